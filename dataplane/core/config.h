@@ -1,0 +1,59 @@
+// What an engine and a group are told when they are set up.
+
+#ifndef OPTIREDUCE_DATAPLANE_CORE_CONFIG_H_
+#define OPTIREDUCE_DATAPLANE_CORE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/time.h"
+#include "dataplane/core/types.h"
+
+namespace optireduce::core {
+
+struct EngineConfig {
+  // Bits per second of UDP payload and headers this engine may send; 0: no
+  // pacing of our own.
+  uint64_t rate_bps = 0;
+  // Bytes that may leave back to back before the rate holds.
+  uint32_t burst_bytes = 64 * 1024;
+};
+
+// Everything up to `memory_budget` must be alike on all ranks; SettingsHash
+// covers it, and a group whose ranks differ is not formed.
+struct GroupConfig {
+  uint32_t payload_bytes = 1424;  // of a chunk: wire::PayloadForMtu(least MTU)
+  uint32_t window = 16;           // ops in flight, 1..256
+  uint32_t quorum_permille = 750;
+  // From the quorum: an owner closes its shard after stage1_bound, a receiver
+  // its op after result_bound. stage1_bound <= result_bound.
+  Duration stage1_bound = Duration::Millis(60);
+  Duration result_bound = Duration::Millis(100);
+  // Silence after which a stage ends early once all tails are in.
+  Duration early_wait = Duration::Millis(5);
+  Duration hard_limit = Duration::Seconds(30);  // from the submit
+  FillPolicy fill = FillPolicy::kZero;
+  size_t memory_budget = size_t{256} << 20;  // bytes of op state
+
+  // This formation, drawn anew each time.
+  uint32_t tag = 0;
+  OpSeq first_op{};
+  Rank self{};
+  std::vector<Endpoint> members;  // by rank; size() is N, 1..1024
+
+  // Liveness and repair, local matters.
+  Duration formation_limit = Duration::Seconds(10);
+  Duration heartbeat = Duration::Millis(100);
+  Duration suspect_after = Duration::Millis(300);
+  Duration dead_after = Duration::Seconds(5);
+  Duration feedback_interval = Duration::Millis(2);
+  Duration nack_interval = Duration::Millis(5);
+};
+
+// A hash of the settings that all ranks must share (not tag, self, members).
+uint32_t SettingsHash(const GroupConfig& config);
+
+}  // namespace optireduce::core
+
+#endif  // OPTIREDUCE_DATAPLANE_CORE_CONFIG_H_

@@ -1,0 +1,158 @@
+// EngineCore: the whole protocol of one engine, without I/O and without a
+// clock.
+//
+// The caller (the engine's poll loop, or the simulator) owns sockets, clock and
+// memory. It hands in datagrams and submits, asks for datagrams to send, and
+// says what time it is; nothing happens in between. One poll is
+//
+//   for each received datagram: OnPacket(...)
+//   for each new descriptor:    Submit(...)
+//   Advance(now)                // what the datagrams in time did not settle
+//   while (PopEvent(&event))    ...
+//   PollTx(...)                 // send what comes back
+//   sleep until NextWakeup() or a datagram
+//
+// Not thread-safe: one thread, or one after the other. AddGroup and RemoveGroup
+// allocate and free; nothing else does. Nothing a peer or a trainer passes in
+// can make it abort.
+
+#ifndef OPTIREDUCE_DATAPLANE_CORE_ENGINE_CORE_H_
+#define OPTIREDUCE_DATAPLANE_CORE_ENGINE_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/counters.h"
+#include "dataplane/base/time.h"
+#include "dataplane/core/config.h"
+#include "dataplane/core/drop.h"
+#include "dataplane/core/pacer.h"
+#include "dataplane/core/report.h"
+#include "dataplane/core/types.h"
+
+namespace optireduce::core {
+
+class Group;
+
+// A received datagram, already past Ethernet, IP and UDP (whose checksums were
+// right). `bytes` need not outlive the call.
+struct PacketView {
+  NetAddress source;
+  uint16_t destination_port = 0;
+  bool ecn_marked = false;
+  std::span<const uint8_t> bytes;
+};
+
+// A datagram to send. The caller lends `buffer` (of at least MaxDatagramBytes
+// of the group with the largest payload); the core fills in the rest.
+struct TxDescriptor {
+  uint8_t* buffer = nullptr;
+  uint32_t capacity = 0;
+
+  uint32_t length = 0;
+  Endpoint source;
+  Endpoint destination;
+  // Varies by stream, for path entropy: a hint for the UDP source port, which
+  // no receiver looks at.
+  uint16_t flow = 0;
+};
+
+constexpr size_t MaxDatagramBytes(size_t payload_bytes) {
+  return wire::kHeaderBytes + payload_bytes + wire::kTrailerRoom;
+}
+
+enum class SubmitResult : uint8_t {
+  kAccepted,
+  // Try again after the next poll.
+  kWindowFull,
+  kMemoryFull,
+  // Final; the op number is not used up. All ranks get the same answer, as it
+  // depends on the descriptor and on settings that all share.
+  kNotReady,     // the group is not formed yet
+  kUnsupported,  // dtype, operation, codec and mode do not go together
+  kBadRoot,
+  kBadCount,   // over 2^32-1, or not a multiple of N where it must be
+  kBadLimits,  // negative, or soft above hard
+  kTooLarge,   // never fits the group's memory budget
+  // Final for the group.
+  kPeerLost,
+  kLeft,
+};
+
+// A snapshot for status commands.
+struct PeerStatus {
+  Endpoint endpoint;
+  bool suspect = false;
+  bool lost = false;
+  Timestamp last_heard;
+  uint64_t packets_received = 0;
+  OpSeq open_upto{};
+  OpSeq done_upto{};
+};
+struct GroupStatus {
+  uint32_t tag = 0;
+  Rank self{};
+  uint16_t world = 0;
+  bool formed = false;
+  bool leaving = false;
+  OpSeq next_op{};        // the next submit's number
+  OpSeq first_open{};     // first op not closed here
+  uint32_t ops_kept = 0;  // slots in use
+  size_t memory_used = 0;
+  size_t memory_budget = 0;
+  std::vector<PeerStatus> peers;
+};
+
+class EngineCore {
+ public:
+  using Counters = CounterArray<Verdict, kNumVerdicts>;
+
+  explicit EngineCore(const EngineConfig& config);
+  ~EngineCore();
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
+
+  // Joins a group: allocates its budget and starts its formation. An error
+  // names the setting that is out of its range.
+  absl::StatusOr<GroupId> AddGroup(const GroupConfig& config, Timestamp now);
+  // Takes no more ops; ops in flight are cancelled, but what peers still need
+  // is served until kGroupReleased (at the latest after the hard limit). The
+  // buffers of cancelled ops are not touched after this returns.
+  void Leave(GroupId group, wire::LeaveReason reason, Timestamp now);
+  // Frees all of it at once.
+  void RemoveGroup(GroupId group);
+
+  // `arrival`: when the datagram reached the NIC, or the nearest earlier time
+  // that is known (the previous poll); decides what is late. arrival <= now.
+  Verdict OnPacket(const PacketView& packet, Timestamp arrival, Timestamp now);
+  // On kAccepted *op_seq is the op's number, and one kOpDone event will follow.
+  SubmitResult Submit(GroupId group, const OpDescriptor& op, BufferView buffers,
+                      Timestamp now, OpSeq* op_seq);
+  void Advance(Timestamp now);
+  // Fills at most out.size() descriptors and returns how many.
+  size_t PollTx(std::span<TxDescriptor> out, Timestamp now);
+  // When Advance or PollTx has something to do next, packets and submits apart.
+  // A time that has passed means: now.
+  Timestamp NextWakeup() const;
+  bool PopEvent(Event* event);
+
+  const Counters& counters() const { return counters_; }
+  GroupStatus Status(GroupId group) const;
+  std::vector<GroupId> Groups() const;
+
+ private:
+  Group* Find(GroupId group) const;
+
+  Pacer pacer_;
+  Counters counters_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  uint32_t next_group_id_ = 1;
+  size_t next_to_send_ = 0;  // round robin over groups_
+};
+
+}  // namespace optireduce::core
+
+#endif  // OPTIREDUCE_DATAPLANE_CORE_ENGINE_CORE_H_

@@ -85,7 +85,7 @@ struct Watermarks {
 
 // Body of kOpen, 40 bytes.
 struct OpenBody {
-  Watermarks watermarks;
+  Watermarks watermarks{};
   uint8_t collective = 0;  // core::Collective
   uint8_t reduce_op = 0;   // gradcodec::ReduceOp
   uint8_t dtype = 0;       // gradcodec::Dtype
@@ -113,16 +113,17 @@ struct Credit {
 struct FeedbackBody {
   static constexpr size_t kMaxCredits = 32;
 
-  Watermarks watermarks;
+  Watermarks watermarks{};
   uint32_t echo_time = 0;   // send_time of the packet echoed, 24 bits
   bool echo_valid = false;  // only a real echo makes a sample
   uint16_t echo_delay = 0;  // microseconds the echo was held, saturating
   uint32_t received = 0;    // packets from this peer, modulo 2^32
   uint16_t ecn_marks = 0;   // of those, marked; modulo 2^16
   uint8_t num_credits = 0;
-  Credit credits[kMaxCredits];
+  Credit credits[kMaxCredits]{};
 };
 inline constexpr size_t kFeedbackFixedBytes = 24;
+inline constexpr size_t kCreditBytes = 8;
 
 enum class NackKind : uint8_t {
   kData = 1,    // chunks of my shard that lack your contribution
@@ -130,6 +131,7 @@ enum class NackKind : uint8_t {
   kOpen = 3,    // I do not know this op's descriptor
 };
 
+// Chunks [first, first + count); not empty, and its end fits 32 bits.
 struct ChunkRange {
   uint32_t first = 0;
   uint32_t count = 0;
@@ -143,9 +145,10 @@ struct NackBody {
 
   NackKind kind{};
   uint8_t num_ranges = 0;
-  ChunkRange ranges[kMaxRanges];
+  ChunkRange ranges[kMaxRanges]{};
 };
 inline constexpr size_t kNackFixedBytes = 4;
+inline constexpr size_t kRangeBytes = 8;
 
 // Body of kHello, 12 bytes. Also the heartbeat.
 struct HelloBody {
@@ -163,7 +166,7 @@ inline constexpr size_t kHelloBodyBytes = 12;
 // Body of kProbe: 4 bytes, then zeros up to the full payload in a request.
 struct ProbeBody {
   bool reply = false;
-  uint16_t probed_bytes = 0;  // length of the request's body
+  uint16_t probed_bytes = 0;  // length of the request's body, in both
 
   bool operator==(const ProbeBody&) const = default;
 };
@@ -177,7 +180,7 @@ enum class LeaveReason : uint8_t {
 
 // Body of kLeave, 12 bytes.
 struct LeaveBody {
-  Watermarks watermarks;
+  Watermarks watermarks{};
   LeaveReason reason{};
 
   bool operator==(const LeaveBody&) const = default;
@@ -200,9 +203,10 @@ inline constexpr size_t kNumWireErrors = 9;
 // Writes the header; `out` must have kHeaderBytes.
 void EncodeHeader(const Header& header, uint8_t* out);
 
-// Checks length, magic, version, type and flags, in this order, and that
-// header, body and trailer are exactly the datagram. Does not check the CRC:
-// the caller looks tag and source up first (cheap rejects first).
+// Checks length, magic, version, type and flags, in this order, that header,
+// body and trailer are exactly the datagram, and that a kGone has no body. Does
+// not check the CRC: the caller looks tag and source up first (cheap rejects
+// first). *header is unspecified on error.
 WireError DecodeHeader(std::span<const uint8_t> datagram, Header* header);
 
 // The body of a datagram that DecodeHeader accepted.
@@ -215,8 +219,9 @@ std::span<const uint8_t> Body(std::span<const uint8_t> datagram,
 size_t Seal(uint8_t* packet, size_t bytes);
 WireError CheckCrc(std::span<const uint8_t> datagram);
 
-// Bodies. Encoders return the bytes written; decoders accept exactly the bytes
-// of one body and leave *body unspecified on error.
+// Bodies. Encoders return the bytes written; decoders accept exactly what an
+// encoder writes (kBadBody for any other length, number, boolean or reserved
+// byte) and leave *body unspecified on error.
 size_t EncodeOpen(const OpenBody& body, uint8_t* out);
 WireError DecodeOpen(std::span<const uint8_t> bytes, OpenBody* body);
 size_t EncodeFeedback(const FeedbackBody& body, uint8_t* out);

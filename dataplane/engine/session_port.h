@@ -1,0 +1,92 @@
+// SessionPort: the engine's side of one client's submission and completion
+// rings.
+//
+// dataplane/shm implements it over shared memory, tests over plain queues. What
+// a client wrote is untrusted; what comes out of Pull() is not: the
+// implementation copies each descriptor once and validates the copy.
+//
+// All methods are called by the engine's thread alone, from AttachSession until
+// the engine has acknowledged DetachSession; after that the engine holds
+// nothing of the session, its buffers included. None of them blocks.
+
+#ifndef OPTIREDUCE_DATAPLANE_ENGINE_SESSION_PORT_H_
+#define OPTIREDUCE_DATAPLANE_ENGINE_SESSION_PORT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dataplane/base/time.h"
+#include "dataplane/core/engine_core.h"
+#include "dataplane/core/report.h"
+#include "dataplane/core/types.h"
+
+namespace optireduce::engine {
+
+// One op that a client wants done.
+struct Submission {
+  core::GroupId group{};
+  core::OpDescriptor op;
+  // Inside the session's own memory, of the sizes that core::InputBytes and
+  // core::OutputBytes tell for the group's world. Valid until Complete().
+  core::BufferView buffers;
+  uint64_t cookie = 0;  // the client's, handed back as it is
+};
+
+// How it ended: one for each Submission.
+struct Completion {
+  uint64_t cookie = 0;
+  core::GroupId group{};
+  // kAccepted: `report` says how the op ended. Never kWindowFull, kMemoryFull:
+  // the engine retries those by itself.
+  core::SubmitResult submit = core::SubmitResult::kAccepted;
+  core::OpReport report;
+
+  // Time from the op's limit (report.deadline) to this completion, zero if it
+  // ended before. `wall_late` is the plain difference; `decision_late` leaves
+  // out what passed while the engine had no CPU.
+  Duration wall_late;
+  Duration decision_late;
+};
+
+enum class PullResult : uint8_t {
+  kEmpty,   // nothing now
+  kPulled,  // *submission is filled in
+  // The client broke the ring's rules. Nothing is pulled from it any more; the
+  // engine tells control, which ends the session.
+  kBroken,
+};
+
+class SessionPort {
+ public:
+  virtual ~SessionPort() = default;
+
+  // The groups that this session's ops may name, and their number of ranks.
+  virtual void AddGroup(core::GroupId group, uint16_t world) = 0;
+  virtual void RemoveGroup(core::GroupId group) = 0;
+
+  // Takes the next submission, in the client's order. A descriptor that is
+  // invalid by itself (bounds, group, dtype, alignment, overlap with buffers in
+  // flight) is answered by the implementation and never seen here. Returns
+  // kEmpty, too, while the completion ring has no room for the answer: at most
+  // max_in_flight() submissions are ever pulled and not completed.
+  virtual PullResult Pull(Submission* submission) = 0;
+  virtual size_t max_in_flight() const = 0;
+
+  // Never fails (see Pull). May come in any order.
+  virtual void Complete(const Completion& completion) = 0;
+  // After a batch of Complete: wakes the client if it sleeps.
+  virtual void Flush() = 0;
+
+  // Around the engine's sleep. From PrepareToSleep() to WokeUp() a submit makes
+  // wakeup_fd() readable. PrepareToSleep() returns false if something is to be
+  // pulled already; then the engine does not sleep.
+  virtual bool PrepareToSleep() = 0;
+  virtual void WokeUp() = 0;
+  // An eventfd shared with the client. The engine polls it edge-triggered and
+  // never reads it, so the client cannot block or spin the engine with it.
+  virtual int wakeup_fd() const = 0;
+};
+
+}  // namespace optireduce::engine
+
+#endif  // OPTIREDUCE_DATAPLANE_ENGINE_SESSION_PORT_H_

@@ -1,0 +1,405 @@
+/* liboptireduce: the trainer's side of an optireduced daemon.
+ *
+ * A process connects to the daemon of its host (a session), allocates buffers
+ * in the memory that the two share, joins groups with the processes of other
+ * hosts, and submits collectives on those buffers. A collective ends on time:
+ * by its soft limit with what has arrived (bounded mode), or with everything,
+ * or an error that names the missing ranks, by its hard limit.
+ *
+ *   or_connect -> or_allocate
+ *              -> or_group_create -> or_submit -> or_wait -> or_group_leave
+ *              -> or_close
+ *
+ * Rules that hold for every call
+ *  - Errors: a call returns OR_OK or another or_status. Negative ones are
+ *    errors; or_last_error() then has a sentence for people, kept per thread
+ *    until the thread's next failing call. Output arguments are written only
+ *    where the call says so.
+ *  - Time: spans are int64_t nanoseconds on CLOCK_MONOTONIC. No call blocks
+ *    longer than the limit it is given (plus scheduling), whether or not the
+ *    daemon is alive. Calls without a limit do not block.
+ *  - Threads: every call may be made from any thread; calls on one session
+ *    exclude each other for a moment, but not while they wait. The library
+ *    starts no thread. or_close must be the last call on its session.
+ *  - Fork: a session belongs to the process that opened it. In a forked child
+ *    every call on it returns OR_ERR_FORKED, except or_close, which frees the
+ *    child's copy and leaves the parent's alone.
+ *  - The process is left as it was: no signal handler, affinity, umask, limit
+ *    or working directory is touched, no signal is raised (SIGPIPE included),
+ *    descriptors are close-on-exec. Nothing throws or aborts.
+ *  - Versions: a struct with `struct_size` is set up by its *_init call, with
+ *    sizeof(it): fields that a later header appends keep their defaults when an
+ *    older program runs with a newer library, and the other way round.
+ */
+
+#ifndef OPTIREDUCE_CLIENT_OPTIREDUCE_H_
+#define OPTIREDUCE_CLIENT_OPTIREDUCE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version ------------------------------------------------------------ */
+
+#define OR_VERSION_MAJOR 0
+#define OR_VERSION_MINOR 1
+#define OR_VERSION_PATCH 0
+
+/* The library's version, major * 1000000 + minor * 1000 + patch. */
+uint32_t or_version(void);
+
+/* ---- status ------------------------------------------------------------- */
+
+/* Values never change their meaning; new ones are appended. */
+typedef enum or_status {
+  OR_OK = 0,
+  /* Not an error: an operation ended in time with something missing. */
+  OR_PARTIAL = 1,
+  /* Not an error: nothing to report yet. */
+  OR_PENDING = 2,
+
+  OR_ERR_ARGUMENT = -1,    /* the call is wrong as it stands */
+  OR_ERR_UNREACHABLE = -2, /* no daemon answered within the limit */
+  OR_ERR_DAEMON_LOST = -3, /* it died, or no longer answers; session over */
+  OR_ERR_REFUSED = -4,     /* the daemon said no; the text has its reason */
+  OR_ERR_VERSION = -5,     /* library and daemon do not understand each other */
+  OR_ERR_TIMEOUT = -6,     /* the call's limit passed; nothing has changed */
+  OR_ERR_HARD_LIMIT = -7,  /* the operation's hard limit passed */
+  OR_ERR_PEER_LOST = -8,   /* a rank died or left; the group is over */
+  OR_ERR_MISMATCH = -9,    /* ranks submitted different operations */
+  OR_ERR_EXPIRED = -10,    /* submitted so late that its result is gone */
+  OR_ERR_CANCELLED = -11,  /* the group was left meanwhile */
+  OR_ERR_NO_MEMORY = -12,  /* segment, quota or process is out of memory */
+  OR_ERR_BUSY = -13,       /* buffer in flight, or too many operations */
+  OR_ERR_FORKED = -14,     /* the session belongs to the parent process */
+  OR_ERR_UNSUPPORTED = -15, /* this dtype, op, mode, codec do not go together */
+  OR_ERR_CLOSED = -16,      /* the session was disconnected, the group left */
+  OR_ERR_SYSTEM = -17,      /* a system call failed; the text has errno */
+  OR_ERR_FORMATION = -18    /* the group did not form; the text names ranks */
+} or_status;
+
+/* "ok", "partial", "daemon lost", ...; never NULL. Static storage. */
+const char* or_status_name(int status);
+
+/* Why this thread's last failing call failed; "" if none did. Valid until the
+ * thread's next call into the library; never NULL. */
+const char* or_last_error(void);
+
+/* ---- spans of time ------------------------------------------------------ */
+
+#define OR_MICROSECONDS(n) ((int64_t)(n)*1000)
+#define OR_MILLISECONDS(n) ((int64_t)(n)*1000000)
+#define OR_SECONDS(n) ((int64_t)(n)*1000000000)
+
+/* ---- session ------------------------------------------------------------ */
+
+/* One connection to the daemon with one segment of shared memory. */
+typedef struct or_session or_session;
+
+typedef struct or_connect_options {
+  size_t struct_size;
+  /* The daemon's control socket. NULL: $OPTIREDUCE_SOCKET, or else
+   * /run/optireduce/control.sock. */
+  const char* socket_path;
+  /* Shown by optictl. NULL: the process's name. */
+  const char* client_name;
+  /* Room for buffers. 0: the daemon's default (64 MiB). Memory is used when it
+   * is touched, but a daemon without enough for all of it refuses. */
+  uint64_t segment_bytes;
+  /* No daemon yet? It is tried again, ever more rarely, until this limit. */
+  int64_t limit_ns;
+} or_connect_options;
+
+/* Defaults: a limit of 5 s, the rest 0. `struct_size` is sizeof(*options). */
+void or_connect_options_init(or_connect_options* options, size_t struct_size);
+
+/* Connects; `options` may be NULL for the defaults. On OR_OK *session is the
+ * caller's, to be closed with or_close; else it is NULL. */
+int or_connect(const or_connect_options* options, or_session** session);
+
+/* Ends the connection: operations in flight end as OR_ERR_CLOSED, groups are
+ * left. Buffers stay readable and writable until or_close, but are of no more
+ * use to others. Doing it twice is not an error. Does not block. */
+int or_disconnect(or_session* session);
+
+/* Disconnects and frees everything: buffers of the session must no longer be
+ * touched. Sets *session to NULL; NULL is not an error. Does not block. */
+int or_close(or_session** session);
+
+/* ---- buffers ------------------------------------------------------------ */
+
+/* `bytes` of shared memory, aligned to 64 bytes, filled with zeros at first
+ * use and else with what was there. The session owns the memory; *buffer is
+ * valid until or_free or or_close. 0 bytes give a valid address. */
+int or_allocate(or_session* session, size_t bytes, void** buffer);
+
+/* Gives a buffer back. OR_ERR_BUSY while an operation uses it. NULL is not an
+ * error. Also works after or_disconnect. */
+int or_free(or_session* session, void* buffer);
+
+/* ---- groups ------------------------------------------------------------- */
+
+/* A group of ranks 0..world-1. The number is unique in its session and never
+ * used again. */
+typedef uint64_t or_group;
+
+#define OR_MAX_WORLD 1024
+
+/* What a chunk of the result counts as that did not arrive in time. */
+typedef enum or_fill {
+  OR_FILL_ZERO = 0,
+  OR_FILL_OWN = 1 /* the rank's own input (SUM: world times it) */
+} or_fill;
+
+/* All but `rank`, `name` and `formation_limit_ns` must be alike on all ranks.
+ * 0 stands for the daemon's default. */
+typedef struct or_group_settings {
+  size_t struct_size;
+  /* Shown by optictl; at most 64 bytes. NULL: none. */
+  const char* name;
+  uint32_t rank;
+  uint32_t world; /* 1..OR_MAX_WORLD */
+  /* Bounded mode: what is missing this long after most ranks began is left
+   * out. */
+  int64_t soft_limit_ns;
+  /* ... and in the first half of an all-reduce; at most soft_limit_ns. */
+  int64_t stage1_limit_ns;
+  /* After the rest of the data came: silence that ends an operation early. */
+  int64_t early_wait_ns;
+  /* From the submit: the operation fails, with the ranks that are missing. */
+  int64_t hard_limit_ns;
+  /* Share of the ranks that must have begun before the soft limit runs. */
+  uint32_t quorum_permille;
+  /* Operations in flight, 1..256. */
+  uint32_t window;
+  int32_t fill; /* or_fill */
+  uint64_t memory_budget_bytes;
+  /* How long or_group_form and or_group_create may take. */
+  int64_t formation_limit_ns;
+} or_group_settings;
+
+/* Defaults: 10 s for the formation, the rest 0. */
+void or_group_settings_init(or_group_settings* settings, size_t struct_size);
+
+/* What the other ranks must know of this one: opaque, position-independent,
+ * printable by nobody. */
+#define OR_MEMBER_BYTES 256
+typedef struct or_member {
+  uint32_t size; /* bytes of data that are used */
+  uint8_t data[OR_MEMBER_BYTES];
+} or_member;
+
+/* Formation, step 1 of 2: registers this rank at its daemon. On OR_OK *group
+ * and *member are set; *member goes to all other ranks, by whatever the trainer
+ * has (MPI, a torch Store, a file). Waits at most `limit_ns` for the daemon. */
+int or_group_prepare(or_session* session, const or_group_settings* settings,
+                     int64_t limit_ns, or_group* group, or_member* member);
+
+/* Step 2 of 2: `members` are the members of all `world` ranks, by rank, this
+ * one's included. Returns when all ranks have answered each other at full
+ * packet size, or OR_ERR_FORMATION (the text names ranks and reasons) or
+ * OR_ERR_TIMEOUT; after an error the group is gone. */
+int or_group_form(or_session* session, or_group group, const or_member* members,
+                  int64_t limit_ns);
+
+/* Hands `own` to all ranks and returns when all_members[0..world) are there.
+ * Must not take longer than limit_ns. Returns OR_OK or an error, which
+ * or_group_create hands on. */
+typedef int (*or_exchange)(void* context, uint32_t rank, uint32_t world,
+                           const or_member* own, or_member* all_members,
+                           int64_t limit_ns);
+
+/* Both steps with an exchange between them, within
+ * settings->formation_limit_ns. On OR_OK *group is set. */
+int or_group_create(or_session* session, const or_group_settings* settings,
+                    or_exchange exchange, void* context, or_group* group);
+
+/* An or_exchange through files in a directory that all ranks see (local, or on
+ * NFS and the like). What earlier runs left there, even if killed, does no
+ * harm, and the same name may be used again at once. Two groups that form at
+ * the same time need different names. */
+typedef struct or_rendezvous {
+  const char* directory; /* is created if its parent exists */
+  const char* name;      /* of the group; any bytes, at most 64 */
+} or_rendezvous;
+/* Both steps with the directory between them. */
+int or_group_create_in_directory(or_session* session,
+                                 const or_group_settings* settings,
+                                 const or_rendezvous* rendezvous,
+                                 or_group* group);
+
+/* Operations in flight end as OR_ERR_CANCELLED; what the other ranks still need
+ * of this one is served by the daemon. Leaving twice is not an error. Waits at
+ * most `limit_ns` for the daemon; on OR_ERR_TIMEOUT it will still do it. */
+int or_group_leave(or_session* session, or_group group, int64_t limit_ns);
+
+typedef enum or_event_kind {
+  OR_EVENT_PEER_SUSPECT = 1, /* `rank` is silent */
+  OR_EVENT_PEER_HEALTHY = 2, /* `rank` is heard again */
+  OR_EVENT_PEER_LOST = 3     /* `rank` died or left: no further operations */
+} or_event_kind;
+
+typedef struct or_event {
+  size_t struct_size;
+  int32_t kind; /* or_event_kind */
+  uint32_t rank;
+} or_event;
+
+/* The group's next event. OR_OK: *event is filled in (set event->struct_size
+ * before). OR_PENDING: there is none. */
+int or_group_next_event(or_session* session, or_group group, or_event* event);
+
+/* ---- operations --------------------------------------------------------- */
+
+/* The numbers of the enumerations below are those of the wire. */
+typedef enum or_collective {
+  OR_ALL_REDUCE = 1,
+  OR_REDUCE_SCATTER = 2,
+  OR_ALL_GATHER = 3,
+  OR_BROADCAST = 4,
+  OR_BARRIER = 5
+} or_collective;
+
+typedef enum or_reduce_op {
+  OR_SUM = 1,
+  OR_AVG = 2, /* floating types only */
+  OR_MIN = 3, /* exact mode only */
+  OR_MAX = 4  /* exact mode only */
+} or_reduce_op;
+
+typedef enum or_dtype {
+  OR_FLOAT32 = 1,
+  OR_FLOAT16 = 2,
+  OR_BFLOAT16 = 3,
+  OR_FLOAT64 = 4,
+  OR_INT8 = 5,
+  OR_UINT8 = 6,
+  OR_INT16 = 7,
+  OR_UINT16 = 8,
+  OR_INT32 = 9,
+  OR_UINT32 = 10,
+  OR_INT64 = 11,
+  OR_UINT64 = 12
+} or_dtype;
+
+typedef enum or_mode {
+  OR_BOUNDED = 1, /* floating SUM and AVG: ends by the soft limit */
+  OR_EXACT = 2    /* complete and bit-identical on all ranks, or an error */
+} or_mode;
+
+typedef enum or_codec {
+  OR_CODEC_NONE = 0,
+  OR_CODEC_HADAMARD = 1 /* float32, bounded mode: spreads what is missing */
+} or_codec;
+
+/* One operation. All ranks submit the same ones in the same order; only the
+ * buffers and the two limits are a rank's own affair. */
+typedef struct or_operation {
+  size_t struct_size;
+  int32_t collective; /* or_collective */
+  int32_t reduce_op;  /* or_reduce_op; all-reduce and reduce-scatter */
+  int32_t dtype;      /* or_dtype */
+  int32_t mode;       /* or_mode */
+  int32_t codec;      /* or_codec */
+  uint32_t root;      /* broadcast: the rank whose input all receive */
+  /* Elements, 0..2^32-1: of the buffer (all-reduce, broadcast), of the whole
+   * input (reduce-scatter) or the whole output (all-gather); the last two are
+   * multiples of the world. */
+  uint64_t count;
+  /* In memory from or_allocate (any address inside, any alignment), equal or
+   * without overlap. Reduce-scatter writes count/world elements, all-gather
+   * reads as many; broadcast reads `input` at the root only; in place means
+   * input == output. NULL where there are 0 bytes. */
+  const void* input;
+  void* output;
+  /* A gradient bucket and training step. 0: none (a one-shot operation). */
+  uint64_t bucket;
+  uint64_t step;
+  /* From the submit; 0: the group's. */
+  int64_t soft_limit_ns;
+  int64_t hard_limit_ns;
+} or_operation;
+
+/* Defaults: all-reduce, AVG, float32, bounded, no codec, the rest 0. */
+void or_operation_init(or_operation* operation, size_t struct_size);
+
+/* A submitted operation. Unique in its session, never used again. */
+typedef uint64_t or_op;
+
+/* Starts an operation. On OR_OK *op is set and the buffers are the daemon's
+ * until or_wait or or_poll has reported the end of it. OR_ERR_BUSY: the buffer
+ * is in flight (the text names both ranges), or as many operations as fit are;
+ * try again after one has ended. Does not block. */
+int or_submit(or_session* session, or_group group,
+              const or_operation* operation, or_op* op);
+
+/* Why an operation ended when it did. */
+typedef enum or_cause {
+  OR_CAUSE_ALL_IN = 0,
+  OR_CAUSE_EARLY = 1,    /* nearly all in, then silence */
+  OR_CAUSE_DEADLINE = 2, /* a soft limit */
+  OR_CAUSE_ERROR = 3
+} or_cause;
+
+/* A time that was not reached. */
+#define OR_NEVER INT64_MAX
+
+/* The full account of one operation at this rank. Shares are of its elements
+ * (under a codec of its coefficients). */
+typedef struct or_report {
+  size_t struct_size;
+  int32_t status;  /* or_status: OR_OK, OR_PARTIAL or an error */
+  int32_t cause;   /* or_cause */
+  uint32_t op_seq; /* its number in the group, the same on all ranks */
+  uint32_t world;
+  uint64_t elements;
+  /* Elements whose reduced value did not arrive here: they are 0 (or what the
+   * fill policy says). */
+  uint64_t absent;
+  /* Contributions summed, added up over the other elements; world for each
+   * when nothing was lost. */
+  uint64_t contributions;
+  uint32_t min_contributors; /* over the elements that are not absent */
+  uint32_t missing_count;    /* bits that are set in `missing` */
+  /* Bit r % 64 of word r / 64: rank r was late or silent, or part of the
+   * result that it owns did not come. */
+  uint64_t missing[OR_MAX_WORLD / 64];
+  double stage1_loss;      /* share of contributions that were not summed */
+  double stage2_loss;      /* share of elements that are absent */
+  double missing_fraction; /* 1 - (1 - stage1_loss) * (1 - stage2_loss) */
+  /* From the submit. OR_NEVER: there was none. */
+  int64_t quorum_ns;
+  int64_t deadline_ns; /* the limit that was in force */
+  int64_t duration_ns; /* until the daemon closed the operation */
+  /* How long after its deadline the operation was closed (0: before it): by the
+   * clock, and not counting time in which the engine had no processor. */
+  int64_t wall_late_ns;
+  int64_t decision_late_ns;
+  /* OR_ERR_MISMATCH: the other rank. */
+  uint32_t mismatch_rank;
+} or_report;
+
+/* Has it ended? OR_PENDING if not. Else as or_wait. */
+int or_poll(or_session* session, or_op op, or_report* report);
+
+/* Waits until the operation has ended, at most `limit_ns` (negative: as long
+ * as it takes, which the operation's hard limit bounds).
+ *
+ * Returns how it ended: OR_OK, OR_PARTIAL or an error, and fills in *report
+ * (NULL: not wanted; set report->struct_size before). The op is then forgotten:
+ * asking again is OR_ERR_ARGUMENT. OR_ERR_TIMEOUT means that it goes on: wait
+ * again.
+ *
+ * A daemon that died, or that does not end the operation by its hard limit, is
+ * OR_ERR_DAEMON_LOST: the session is over; close it and connect again. What is
+ * in the buffers of operations in flight is then unspecified. */
+int or_wait(or_session* session, or_op op, int64_t limit_ns, or_report* report);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* OPTIREDUCE_CLIENT_OPTIREDUCE_H_ */

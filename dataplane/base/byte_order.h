@@ -1,4 +1,5 @@
-// Little-endian integers at any address, on a host of any byte order.
+// Integers of a given byte order at any address, on a host of any byte order.
+// Little-endian is ours; big-endian is that of Ethernet and IP headers.
 
 #ifndef OPTIREDUCE_DATAPLANE_BASE_BYTE_ORDER_H_
 #define OPTIREDUCE_DATAPLANE_BASE_BYTE_ORDER_H_
@@ -69,6 +70,20 @@ inline void StoreLe32(void* to, uint32_t value) {
 }
 inline void StoreLe64(void* to, uint64_t value) {
   byte_order_internal::Store(to, value);
+}
+
+inline uint16_t LoadBe16(const void* from) {
+  return byte_order_internal::Swap(LoadLe16(from));
+}
+inline uint32_t LoadBe32(const void* from) {
+  return byte_order_internal::Swap(LoadLe32(from));
+}
+
+inline void StoreBe16(void* to, uint16_t value) {
+  StoreLe16(to, byte_order_internal::Swap(value));
+}
+inline void StoreBe32(void* to, uint32_t value) {
+  StoreLe32(to, byte_order_internal::Swap(value));
 }
 
 }  // namespace optireduce

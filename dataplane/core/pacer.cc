@@ -1,0 +1,43 @@
+#include "dataplane/core/pacer.h"
+
+#include <algorithm>
+
+namespace optireduce::core {
+
+Pacer::Pacer(const RateController* rate, uint32_t burst_bytes)
+    : rate_(rate),
+      capacity_(Tokens{burst_bytes} * 8 * kPerBit),
+      tokens_(capacity_) {}
+
+void Pacer::Fill(Timestamp now) {
+  if (now <= filled_at_) return;  // also a clock that stands still or jumps back
+  const Tokens gained =
+      Tokens{(now - filled_at_).nanos()} * rate_->BitsPerSecond();
+  tokens_ = std::min(capacity_, tokens_ + gained);
+  filled_at_ = now;
+}
+
+bool Pacer::MaySend(Timestamp now) {
+  if (rate_->BitsPerSecond() == 0) return true;
+  Fill(now);
+  return tokens_ >= 0;
+}
+
+void Pacer::OnSent(uint32_t bytes) {
+  if (rate_->BitsPerSecond() == 0) return;
+  tokens_ -= Tokens{bytes} * 8 * kPerBit;
+}
+
+Timestamp Pacer::NextSend(Timestamp now) {
+  if (MaySend(now)) return now;
+  const Tokens rate = rate_->BitsPerSecond();
+  const Tokens wait = (-tokens_ + rate - 1) / rate;  // rounded up: never early
+  return now + Duration::Nanos(static_cast<int64_t>(wait));
+}
+
+int64_t Pacer::Available(Timestamp now) {
+  Fill(now);
+  return static_cast<int64_t>(tokens_ / kPerBit / 8);
+}
+
+}  // namespace optireduce::core

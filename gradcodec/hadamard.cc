@@ -1,9 +1,11 @@
 #include "gradcodec/hadamard.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "gradcodec/accumulate.h"
 
@@ -55,18 +57,27 @@ void Transform(float* x, size_t n) {
   if (stride < n) Radix2Pass(x, n, stride);
 }
 
+// kBit[i] = 1 << i: tests a different bit in each vector lane, which a shift by
+// a lane's own count cannot do on every machine.
+constexpr std::array<uint32_t, 32> kBit = [] {
+  std::array<uint32_t, 32> bit{};
+  for (uint32_t i = 0; i < 32; ++i) bit[i] = 1u << i;
+  return bit;
+}();
+
 // x[i] *= ±scale with the signs of the elements from `first` on, which is a
 // multiple of 64.
 void ScaleWithSigns(Signs signs, uint64_t first, float scale, float* x,
                     size_t n) {
+  const uint32_t positive = std::bit_cast<uint32_t>(scale);
+  const uint32_t negative = std::bit_cast<uint32_t>(-scale);
   for (size_t base = 0; base < n; base += 32) {
     const uint64_t element = first + base;
     const auto bits =
         static_cast<uint32_t>(signs.Word(element / 64) >> (element % 64));
     const size_t length = std::min<size_t>(32, n - base);
     for (size_t i = 0; i < length; ++i) {
-      const uint32_t sign = (bits >> i) << 31;
-      const uint32_t factor = std::bit_cast<uint32_t>(scale) ^ sign;
+      const uint32_t factor = (bits & kBit[i]) != 0 ? negative : positive;
       x[base + i] *= std::bit_cast<float>(factor);
     }
   }
@@ -93,24 +104,43 @@ void RequireNarrow(Dtype dtype) {
   if (AccumulatorType(dtype) != Dtype::kFloat32) __builtin_trap();
 }
 
-// Calls copy(coefficient index, position offset, length) for each run that the
-// range of positions touches. A row is one run of every block.
+// A row of positions is one run of each block, all from the same place in their
+// blocks. Consecutive rows lie at triangular numbers, which visit every residue
+// of a power of two once: coefficients that are lost together are scattered.
+uint32_t RunStart(const HadamardGroup& group, uint32_t run, uint32_t row) {
+  const uint32_t rows = group.block_size / run;
+  return row * (row + 1) / 2 % rows * run;
+}
+
+// Calls copy(coefficient index, offset from first_position, length) for each
+// run that the range of positions touches.
 template <typename Copy>
 void ForEachRun(const HadamardGroup& group, uint32_t first_position,
                 uint32_t count, Copy copy) {
   const uint32_t run = std::min(kRun, group.block_size);
   const uint32_t row_size = run * group.blocks;
-  const uint32_t end = first_position + count;
-  uint32_t position = first_position;
-  while (position < end) {
-    const uint32_t row = position / row_size;
-    const uint32_t in_row = position % row_size;
-    const uint32_t block = in_row / run;
-    const uint32_t in_run = in_row % run;
-    const uint32_t length = std::min(run - in_run, end - position);
-    copy(block * group.block_size + row * run + in_run,
-         position - first_position, length);
-    position += length;
+  uint32_t row = first_position / row_size;
+  uint32_t in_row = first_position % row_size;
+  for (uint32_t offset = 0; offset < count; ++row, in_row = 0) {
+    const uint32_t row_end = std::min(row_size, in_row + count - offset);
+    uint32_t coefficient = RunStart(group, run, row);
+    if (in_row == 0 && row_end == kRun * group.blocks) {
+      // A full row: the length is a constant, the copies are single moves.
+      for (uint32_t b = 0; b < group.blocks; ++b) {
+        copy(coefficient, offset, std::integral_constant<uint32_t, kRun>{});
+        coefficient += group.block_size;
+        offset += kRun;
+      }
+      continue;
+    }
+    while (in_row < row_end) {
+      const uint32_t in_run = in_row % run;
+      const uint32_t length = std::min(run - in_run, row_end - in_row);
+      copy(coefficient + in_row / run * group.block_size + in_run, offset,
+           length);
+      in_row += length;
+      offset += length;
+    }
   }
 }
 
@@ -208,7 +238,7 @@ void Gather(const HadamardGroup& group, const float* coefficients,
             uint32_t first_position, uint32_t count, void* payload) {
   char* out = static_cast<char*>(payload);
   ForEachRun(group, first_position, count,
-             [=](uint32_t coefficient, uint32_t offset, uint32_t length) {
+             [=](uint32_t coefficient, uint32_t offset, auto length) {
                std::memcpy(out + offset * sizeof(float),
                            coefficients + coefficient, length * sizeof(float));
              });
@@ -218,7 +248,7 @@ void Scatter(const HadamardGroup& group, const void* payload,
              uint32_t first_position, uint32_t count, float* coefficients) {
   const char* in = static_cast<const char*>(payload);
   ForEachRun(group, first_position, count,
-             [=](uint32_t coefficient, uint32_t offset, uint32_t length) {
+             [=](uint32_t coefficient, uint32_t offset, auto length) {
                std::memcpy(coefficients + coefficient,
                            in + offset * sizeof(float), length * sizeof(float));
              });

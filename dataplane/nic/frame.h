@@ -133,8 +133,10 @@ struct ArpPacket {
   ArpOperation operation = ArpOperation::kRequest;
   MacAddress sender_mac;
   Ipv4Address sender_ip;
-  MacAddress target_mac;  // not set in a request
+  MacAddress target_mac;  // means nothing in a request
   Ipv4Address target_ip;
+
+  bool operator==(const ArpPacket&) const = default;
 };
 
 struct UdpAddress {

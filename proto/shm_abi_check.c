@@ -1,0 +1,2 @@
+/* Compiles the ABI as C11. */
+#include "proto/shm_abi.h"

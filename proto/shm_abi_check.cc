@@ -1,0 +1,2 @@
+// Compiles the ABI as C++.
+#include "proto/shm_abi.h"

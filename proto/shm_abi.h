@@ -23,9 +23,11 @@
  *   producer: write the slot; store tail (release)
  *   consumer: load tail (acquire); read the slot; store head (release)
  *   producer, before reusing a slot: load head (acquire)
- * The daemon takes a submission only while the completion ring has room for all
- * answers that are due, so a client that reads no completions stalls itself and
- * nobody else. A submission that is refused is answered like any other.
+ * A client has at most as many submissions outstanding (submitted, and their
+ * completions not yet passed by completion_head) as a ring has slots; so the
+ * completion ring always has room, and a client that reads no completions
+ * stalls itself and nobody else. A submission that is refused is answered like
+ * any other. A client that breaks these rules loses its session.
  *
  * Sleeping, without lost wake-ups. A consumer that wants to sleep does
  *   store sleeps = 1; fence (seq_cst); load tail (acquire);
@@ -64,7 +66,8 @@ extern "C" {
 #define OPTIREDUCE_SHM_HEADER_BYTES 4096
 #define OPTIREDUCE_SHM_SUBMISSION_BYTES 64
 #define OPTIREDUCE_SHM_COMPLETION_BYTES 320
-/* Slots per ring; the header repeats them. */
+/* Slots per ring, and submissions outstanding at most; the header repeats
+ * them. */
 #define OPTIREDUCE_SHM_SUBMISSION_SLOTS 1024
 #define OPTIREDUCE_SHM_COMPLETION_SLOTS 1024
 /* The data area starts on a multiple of this. */
@@ -87,7 +90,8 @@ enum {
   OPTIREDUCE_SHM_REASON_SHUTDOWN = 2,            /* the daemon stops */
   OPTIREDUCE_SHM_REASON_BAD_SUBMISSION_TAIL = 3, /* more than fits, or back */
   OPTIREDUCE_SHM_REASON_BAD_COMPLETION_HEAD = 4, /* beyond tail, or back */
-  OPTIREDUCE_SHM_REASON_CONTROL = 5, /* the control connection ended */
+  OPTIREDUCE_SHM_REASON_TOO_MANY_OUTSTANDING = 5,
+  OPTIREDUCE_SHM_REASON_CONTROL = 6, /* the control connection ended */
 };
 
 /* OptireduceShmCompletion.status. Up to CANCELLED the values of

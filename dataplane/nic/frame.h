@@ -143,6 +143,8 @@ struct UdpAddress {
   MacAddress mac;
   Ipv4Address ip;
   uint16_t port = 0;
+
+  bool operator==(const UdpAddress&) const = default;
 };
 
 struct ParsedFrame {

@@ -30,14 +30,15 @@
  * any other. A client that breaks these rules loses its session.
  *
  * Sleeping, without lost wake-ups. A consumer that wants to sleep does
- *   store sleeps = 1; fence (seq_cst); load tail (acquire);
+ *   store sleeps = 1 (seq_cst); load tail (seq_cst);
  *   if something is there: store sleeps = 0 and go on; else block on the bell;
  *   after waking: store sleeps = 0
- * and a producer, after storing tail,
- *   fence (seq_cst); if exchange(sleeps, 0) (acq_rel) was 1: ring the bell.
- * Of the two fences one comes first, so either the consumer sees the entry or
- * the producer sees the flag. (A plain load of `sleeps` before the exchange
- * saves the exchange where nobody sleeps.)
+ * and a producer
+ *   store tail (seq_cst); load sleeps (seq_cst);
+ *   if it is 1 and exchange(sleeps, 0) was 1: ring the bell.
+ * The four have one order, so either the consumer sees the entry or the
+ * producer sees the flag. (A release store and a seq_cst fence behind it do as
+ * well as a seq_cst store.)
  * Bells: to the daemon, an eventfd that the client writes 1 to; to the client,
  * a stream socket on which a byte arrives (whose bytes the client discards) and
  * which reports a hang-up when the daemon is gone.

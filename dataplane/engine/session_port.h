@@ -29,7 +29,7 @@ struct Submission {
   // Inside the session's own memory, of the sizes that core::InputBytes and
   // core::OutputBytes tell for the group's world. Valid until Complete().
   core::BufferView buffers;
-  uint64_t cookie = 0;  // the client's, handed back as it is
+  uint64_t cookie = 0;  // names it to the session; handed back as it is
 };
 
 // How it ended: one for each Submission.
@@ -61,7 +61,11 @@ class SessionPort {
   virtual ~SessionPort() = default;
 
   // The groups that this session's ops may name, and their number of ranks.
-  virtual void AddGroup(core::GroupId group, uint16_t world) = 0;
+  // `handle` is what the client calls the group: control has told it before the
+  // core knew the group (PrepareGroupReply.group), and hands it to the engine
+  // together with the group's configuration.
+  virtual void AddGroup(core::GroupId group, uint16_t world,
+                        uint32_t handle) = 0;
   virtual void RemoveGroup(core::GroupId group) = 0;
 
   // Takes the next submission, in the client's order. A descriptor that is

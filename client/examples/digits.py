@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+"""Trains a small network on scikit-learn's handwritten digits, data-parallel.
+
+Every rank computes a gradient on its own part of the data; the gradients are
+averaged over all ranks before each update. What averages them is handed in, an
+object with
+
+    allocate(count) -> array                a float32 buffer to put a gradient in
+    all_reduce(array, op="avg") -> Report   replaces it by the average
+    resync(array)                           replaces it by rank 0's, without loss
+
+so that the same loop runs alone, without any exchange, or over a daemon.
+
+An exchange may lose some of an average: what a rank misses counts as zero, so
+that its network departs a little from the others'. Each departure is small, but
+nothing takes it back; so every RESYNC_STEPS steps all ranks take over rank 0's
+parameters.
+
+The split is as unkind as it can be: a rank of four sees only two or three of
+the ten digits. Without exchange it cannot know the others.
+
+    digits.py --alone                   one machine with all the data
+    digits.py --rank=0 --world=4        rank 0's part of the data, no exchange
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+
+# The matrices are small, and several ranks may share the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy
+from sklearn import datasets
+
+CLASSES = 10
+PIXELS = 64
+HIDDEN = (256, 128)
+TEST_IMAGES = 500
+IMAGES_PER_RANK = 32  # in each step
+STEPS = 300
+RESYNC_STEPS = 50
+MOMENTUM = 0.9
+PEAK_RATE = 0.05
+
+
+# ---- data ----------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Images:
+    pixels: numpy.ndarray  # (n, 64) float32, 0 to 1
+    labels: numpy.ndarray  # (n,) int
+
+    def where(self, mask):
+        return Images(self.pixels[mask], self.labels[mask])
+
+
+def load_images():
+    """The data set, split into images to learn from and images to test with."""
+    digits = datasets.load_digits()
+    order = numpy.random.default_rng(0).permutation(len(digits.target))
+    images = Images((digits.data[order] / 16).astype(numpy.float32), digits.target[order])
+    test = numpy.arange(len(order)) < TEST_IMAGES
+    return images.where(~test), images.where(test)
+
+
+def digits_of_rank(rank, world):
+    """The digits that a rank gets to see: every digit has one rank."""
+    return numpy.array_split(numpy.arange(CLASSES), world)[rank]
+
+
+# ---- the network ---------------------------------------------------------
+
+
+class Network:
+    """Fully connected layers with ReLU and a softmax at the end.
+
+    All parameters lie in one float32 vector, and so does the gradient: it can
+    be exchanged as one buffer.
+    """
+
+    def __init__(self, seed):
+        sizes = (PIXELS, *HIDDEN, CLASSES)
+        self.shapes = list(zip(sizes, sizes[1:]))
+        self.parameters = numpy.zeros(sum(i * o + o for i, o in self.shapes), numpy.float32)
+        rng = numpy.random.default_rng(seed)
+        for weights, _ in self.layers(self.parameters):
+            weights[:] = rng.normal(0, numpy.sqrt(2 / weights.shape[0]), weights.shape)
+
+    def layers(self, vector):
+        """Views of (weights, biases) of each layer into such a vector."""
+        start = 0
+        for inputs, outputs in self.shapes:
+            middle = start + inputs * outputs
+            end = middle + outputs
+            yield vector[start:middle].reshape(inputs, outputs), vector[middle:end]
+            start = end
+
+    def forward(self, pixels):
+        """The activations of all layers; the last are the classes' log odds."""
+        activations = [pixels]
+        for weights, biases in self.layers(self.parameters):
+            if len(activations) > 1:
+                activations[-1] = numpy.maximum(activations[-1], 0)
+            activations.append(activations[-1] @ weights + biases)
+        return activations
+
+    def loss_and_gradient(self, images, gradient):
+        """Mean cross entropy; its gradient is written to `gradient`."""
+        activations = self.forward(images.pixels)
+        odds = activations.pop()
+        odds -= odds.max(axis=1, keepdims=True)
+        log_probability = odds - numpy.log(numpy.exp(odds).sum(axis=1, keepdims=True))
+        count = len(images.labels)
+        chosen = (numpy.arange(count), images.labels)
+        loss = -log_probability[chosen].mean()
+        delta = numpy.exp(log_probability)
+        delta[chosen] -= 1
+        delta /= count
+        views = zip(self.layers(self.parameters), self.layers(gradient))
+        for (weights, _), (weights_out, biases_out) in reversed(list(views)):
+            inputs = activations.pop()
+            weights_out[:] = inputs.T @ delta
+            biases_out[:] = delta.sum(axis=0)
+            delta = (delta @ weights.T) * (inputs > 0)
+        return float(loss)
+
+    def accuracy(self, images):
+        return float((self.forward(images.pixels)[-1].argmax(axis=1) == images.labels).mean())
+
+
+# ---- exchange ------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Report:
+    """What an exchange says about one operation."""
+
+    status: str = "ok"
+    missing_fraction: float = 0.0
+    duration_us: float = 0.0
+    deadline_us: float = 0.0
+
+
+class NoExchange:
+    """A rank on its own: the average over itself."""
+
+    def allocate(self, count):
+        return numpy.zeros(count, numpy.float32)
+
+    def all_reduce(self, array, op="avg"):
+        return Report()
+
+    def resync(self, array):
+        pass
+
+
+# ---- training ------------------------------------------------------------
+
+
+def rate(step, steps):
+    """Learning rate: a short climb, then down to zero along a cosine."""
+    climb = min(1.0, (step + 1) / 20)
+    return PEAK_RATE * climb * 0.5 * (1 + numpy.cos(numpy.pi * step / steps))
+
+
+def train(network, images, batch, exchange, rng, steps=STEPS):
+    """Yields (loss, report) of each step."""
+    gradient = exchange.allocate(len(network.parameters))
+    velocity = numpy.zeros_like(network.parameters)
+    for step in range(steps):
+        chosen = rng.integers(len(images.labels), size=batch)
+        loss = network.loss_and_gradient(images.where(chosen), gradient)
+        report = exchange.all_reduce(gradient, op="avg")
+        velocity *= MOMENTUM
+        velocity += gradient
+        network.parameters -= rate(step, steps).astype(numpy.float32) * velocity
+        if (step + 1) % RESYNC_STEPS == 0 and step + 1 < steps:
+            exchange.resync(network.parameters)
+        yield loss, report
+
+
+def train_rank(rank, world, exchange, steps=STEPS):
+    """One rank's run; yields (network, loss, report). World 1 sees all the data."""
+    learn, _ = load_images()
+    mine = learn.where(numpy.isin(learn.labels, digits_of_rank(rank, world)))
+    network = Network(seed=1)  # the same start on all ranks
+    rng = numpy.random.default_rng([2, rank])
+    for loss, report in train(network, mine, IMAGES_PER_RANK, exchange, rng, steps):
+        yield network, loss, report
+
+
+def train_alone(ranks=4, steps=STEPS):
+    """The reference: one machine with all the data, as many images a step as `ranks`."""
+    learn, test = load_images()
+    network = Network(seed=1)
+    rng = numpy.random.default_rng(3)
+    for _ in train(network, learn, ranks * IMAGES_PER_RANK, NoExchange(), rng, steps):
+        pass
+    return network.accuracy(test)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--alone", action="store_true", help="train on all the data, on one machine")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--world", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    args = parser.parse_args()
+    if args.alone:
+        print(json.dumps({"accuracy": train_alone(args.world, args.steps)}))
+        return
+    _, test = load_images()
+    for step, (network, loss, report) in enumerate(train_rank(args.rank, args.world, NoExchange(), args.steps)):
+        record = {"step": step, "loss": loss, "accuracy": network.accuracy(test), **dataclasses.asdict(report)}
+        print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    main()

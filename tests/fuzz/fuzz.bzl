@@ -2,22 +2,21 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 
-def fuzz_target(name, corpus, deps):
+def fuzz_target(name, deps):
     """A fuzz function for libFuzzer, and over its corpus as an ordinary test.
 
-    NAME.cc defines LLVMFuzzerTestOneInput.
-
-        bazel build --config=fuzz //tests/fuzz:NAME
-        bazel-bin/tests/fuzz/NAME -max_total_time=600 tests/fuzz/corpus/CORPUS
+    NAME.cc defines LLVMFuzzerTestOneInput. `tests/fuzz/run 600 NAME` builds and
+    runs it for ten minutes. NAME is ROOM_fuzz; its seeds are the files in
+    corpus/ROOM, at least one.
 
     NAME_test runs the same function over the corpus and thousands of random
     changes of it, with whatever compiler and sanitizer the build uses.
 
     Args:
       name: of the libFuzzer binary, the source file and the test (NAME_test).
-      corpus: folder in tests/fuzz/corpus with at least one file.
       deps: what the function needs besides fuzz.h.
     """
+    corpus = "corpus/" + name[:-len("_fuzz")]
     cc_library(
         name = name + "_function",
         testonly = True,
@@ -35,8 +34,8 @@ def fuzz_target(name, corpus, deps):
     cc_test(
         name = name + "_test",
         size = "small",
-        args = ["tests/fuzz/corpus/" + corpus],
-        data = native.glob(["corpus/{}/*".format(corpus)]),
+        args = ["tests/fuzz/" + corpus],
+        data = native.glob([corpus + "/*"]),
         deps = [
             ":" + name + "_function",
             ":replay",

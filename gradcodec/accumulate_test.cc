@@ -169,8 +169,9 @@ TYPED_TEST(AccumulateTest, AnyAlignmentAndSizeGivesTheSameBits) {
         // In place over its own accumulator.
         ScaleAndRound(Type::kDtype, op, acc.data(), 2, 3, acc.data(), n);
         std::vector<Storage> in_place(n);
-        if (n != 0)
+        if (n != 0) {
           std::memcpy(in_place.data(), acc.data(), n * sizeof(Storage));
+        }
         EXPECT_EQ(in_place, expected) << "n " << n << " offset " << offset;
         EXPECT_TRUE(acc.GuardsIntact());
       }

@@ -18,7 +18,11 @@ namespace {
 using testing::kOffsets;
 using testing::Misaligned;
 
-constexpr size_t kChunk = 352;  // coefficients that one packet carries
+// A whole group and a block as sizes of buffers.
+constexpr size_t kBlockElements = kBlock;
+constexpr size_t kGroupElements = kBlockElements * kGroupBlocks;
+
+constexpr uint32_t kChunk = 352;  // coefficients that one packet carries
 
 std::vector<float> RandomBuffer(uint32_t seed, size_t n) {
   std::mt19937 random(seed);
@@ -112,14 +116,14 @@ TEST(HadamardTest, EmptyBufferHasNothing) {
 }
 
 TEST(HadamardTest, TwoFullBlocksAndOnePaddedAlone) {
-  const size_t n = 2 * kBlock + kBlock / 2 - 10;
-  EXPECT_EQ(PaddedSize(n), 2u * kBlock + 2048);
+  const size_t n = 2 * kBlockElements + kBlockElements / 2 - 10;
+  EXPECT_EQ(PaddedSize(n), 2 * kBlockElements + 2048);
   ASSERT_EQ(GroupCount(n), 2u);
   const HadamardGroup full = GroupAt(n, 0);
   EXPECT_EQ(full.blocks, 2u);
   EXPECT_EQ(full.block_size, kBlock);
   const HadamardGroup tail = GroupAt(n, 1);
-  EXPECT_EQ(tail.first, 2u * kBlock);
+  EXPECT_EQ(tail.first, 2 * kBlockElements);
   EXPECT_EQ(tail.elements, 2038u);
   EXPECT_EQ(tail.blocks, 1u);
   EXPECT_EQ(tail.block_size, 2048u);
@@ -130,9 +134,9 @@ TEST(HadamardTest, TwoFullBlocksAndOnePaddedAlone) {
   EXPECT_LE(Distance(DecodeFloats(signs, coefficients, n), x), 1e-6 * Norm(x));
   // Each block depends on its own elements only.
   auto changed = x;
-  changed[2 * kBlock] += 1;
+  changed[2 * kBlockElements] += 1;
   const auto other = EncodeFloats(signs, changed);
-  EXPECT_TRUE(std::equal(other.begin(), other.begin() + 2 * kBlock,
+  EXPECT_TRUE(std::equal(other.begin(), other.begin() + 2 * kBlockElements,
                          coefficients.begin()));
 }
 
@@ -218,15 +222,15 @@ TEST(HadamardDeathTest, Float64AndIntegersAreRefused) {
 TEST(HadamardPlanTest, GroupsCoverEveryBufferOnce) {
   for (uint64_t n :
        {uint64_t{1}, uint64_t{4095}, uint64_t{4096}, uint64_t{4097},
-        uint64_t{7} * 4096, uint64_t{8} * 4096, uint64_t{8} * 4096 + 1,
+        7 * kBlockElements, kGroupElements, kGroupElements + 1,
         uint64_t{100000}, (uint64_t{1} << 32) + 5,
-        (uint64_t{3} << 32) + 9 * 4096 + 17}) {
+        (uint64_t{3} << 32) + 9 * kBlockElements + 17}) {
     const uint64_t groups = GroupCount(n);
     ASSERT_GT(groups, 0u);
     // The ends of a large plan are looked at, its middle by steps.
     const uint64_t step = std::max<uint64_t>(1, groups / 5000);
     for (uint64_t g = 0; g + 1 < groups; g += step) {
-      EXPECT_EQ(GroupAt(n, g).first, g * kGroupBlocks * kBlock);
+      EXPECT_EQ(GroupAt(n, g).first, g * kGroupElements);
       EXPECT_EQ(GroupAt(n, g + 1).first,
                 GroupAt(n, g).first + GroupAt(n, g).elements);
     }
@@ -268,7 +272,7 @@ TEST(InterleaveTest, PositionsArePermutedCoefficients) {
 }
 
 TEST(InterleaveTest, OrderIsPartOfTheWireFormat) {
-  const HadamardGroup group = GroupAt(2 * kBlock, 0);
+  const HadamardGroup group = GroupAt(2 * kBlockElements, 0);
   const uint32_t expected[] = {0,  1,  2,  3,  4096, 4097, 4098, 4099,
                                4,  5,  6,  7,  4100, 4101, 4102, 4103,
                                12, 13, 14, 15, 4108, 4109, 4110, 4111};
@@ -315,7 +319,7 @@ std::vector<uint32_t> SharePerBlock(const HadamardGroup& group, uint32_t first,
 }
 
 TEST(InterleaveTest, EachPacketCarriesTheSameShareOfEachBlock) {
-  const HadamardGroup full = GroupAt(kGroupBlocks * kBlock, 0);
+  const HadamardGroup full = GroupAt(kGroupElements, 0);
   for (uint32_t first = 0; first + kChunk <= full.coefficients();
        first += kChunk) {
     EXPECT_EQ(SharePerBlock(full, first, first + kChunk),
@@ -334,7 +338,7 @@ TEST(InterleaveTest, EachPacketCarriesTheSameShareOfEachBlock) {
 }
 
 TEST(InterleaveTest, CutTailTakesALikeShareOfEachBlock) {
-  const HadamardGroup group = GroupAt(kGroupBlocks * kBlock, 0);
+  const HadamardGroup group = GroupAt(kGroupElements, 0);
   const uint32_t chunks = (group.coefficients() + kChunk - 1) / kChunk;
   const uint32_t first_lost = (chunks - chunks / 8) * kChunk;
   for (uint32_t lost : SharePerBlock(group, first_lost, group.coefficients())) {
@@ -344,7 +348,7 @@ TEST(InterleaveTest, CutTailTakesALikeShareOfEachBlock) {
 }
 
 TEST(InterleaveTest, SignsDifferBySeedOnly) {
-  const auto x = RandomBuffer(41, kGroupBlocks * kBlock);
+  const auto x = RandomBuffer(41, kGroupElements);
   EXPECT_EQ(EncodeFloats(Signs::FromSeed(5), x),
             EncodeFloats(Signs::FromSeed(5), x));
   EXPECT_NE(EncodeFloats(Signs::FromSeed(5), x),
@@ -358,15 +362,16 @@ std::vector<float> SpikeError(Signs signs, const HadamardGroup& group,
   std::vector<float> x(group.elements);
   x[at] = 1;
   auto coefficients = EncodeFloats(signs, x);
-  for (uint32_t p = lost; p < end; ++p)
+  for (uint32_t p = lost; p < end; ++p) {
     coefficients[CoefficientAt(group, p)] = 0;
+  }
   auto back = DecodeFloats(signs, coefficients, x.size());
   for (size_t i = 0; i < x.size(); ++i) back[i] = x[i] - back[i];
   return back;
 }
 
 TEST(InterleaveTest, LostHalfLeavesNoLargeErrorOnAnotherElement) {
-  const HadamardGroup group = GroupAt(kGroupBlocks * kBlock, 0);
+  const HadamardGroup group = GroupAt(kGroupElements, 0);
   for (size_t at : {size_t{0}, size_t{5000}, size_t{32767}}) {
     const auto error =
         SpikeError(Signs::FromSeed(at), group, at, group.coefficients() / 2,
@@ -417,7 +422,7 @@ TEST(HadamardTest, LostChunkOfASpikeSpreadsItsError) {
 // Decoding leaves the coefficients, so a late one can be put in and the group
 // decoded again.
 TEST(HadamardTest, LateCoefficientRepairsTheGroup) {
-  const HadamardGroup group = GroupAt(3 * kBlock, 0);
+  const HadamardGroup group = GroupAt(3 * kBlockElements, 0);
   const Signs signs = Signs::FromSeed(51);
   const auto x = RandomBuffer(52, group.elements);
   const auto sent = EncodeFloats(signs, x);
@@ -437,7 +442,7 @@ TEST(HadamardTest, LateCoefficientRepairsTheGroup) {
 
 // Groups may be encoded one by one, in any order.
 TEST(HadamardTest, GroupByGroupIsTheWholeBuffer) {
-  const size_t n = 19 * kBlock + 77;
+  const size_t n = 19 * kBlockElements + 77;
   const Signs signs = Signs::FromSeed(61);
   const auto x = RandomBuffer(62, n);
   const auto whole = EncodeFloats(signs, x);

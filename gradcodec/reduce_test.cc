@@ -25,6 +25,7 @@ template <typename T>
 std::vector<T> Reduce(Dtype dtype, ReduceOp op,
                       const std::vector<std::vector<T>>& inputs) {
   std::vector<const void*> sources;
+  sources.reserve(inputs.size());
   for (const auto& input : inputs) sources.push_back(input.data());
   std::vector<T> out(inputs.front().size());
   ReduceInRankOrder(dtype, op, sources.data(), sources.size(),
@@ -166,6 +167,7 @@ auto Bits(const std::vector<T>& values) {
       sizeof(T) == 2, uint16_t,
       std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   std::vector<Bit> bits;
+  bits.reserve(values.size());
   for (T value : values) bits.push_back(std::bit_cast<Bit>(value));
   return bits;
 }
@@ -182,14 +184,14 @@ TYPED_TEST(ReduceFloatTest, SumsInTheOrderGivenAndRoundsOnce) {
     std::mt19937 random(seed);
     const auto inputs = RandomInputs<Type>(random, 2 + random() % 7, 1500);
     const auto ranks = static_cast<typename Type::Wide>(inputs.size());
-    std::vector<typename Type::Storage> sum, avg;
+    std::vector<typename Type::Storage> sum(1500), avg(1500);
     for (size_t i = 0; i < 1500; ++i) {
       typename Type::Wide total = Type::Widen(inputs[0][i]);
       for (size_t rank = 1; rank < inputs.size(); ++rank) {
         total += Type::Widen(inputs[rank][i]);
       }
-      sum.push_back(Type::Narrow(total));
-      avg.push_back(Type::Narrow(total / ranks));
+      sum[i] = Type::Narrow(total);
+      avg[i] = Type::Narrow(total / ranks);
     }
     EXPECT_EQ(Bits(Reduce(Type::kDtype, ReduceOp::kSum, inputs)), Bits(sum));
     EXPECT_EQ(Bits(Reduce(Type::kDtype, ReduceOp::kAvg, inputs)), Bits(avg));

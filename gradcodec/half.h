@@ -1,8 +1,8 @@
 // float16 (IEEE 754 binary16) and bfloat16 as bit patterns, to and from
-// float32. Widening is exact. Narrowing rounds once, to nearest, ties to even;
-// too large becomes infinity, too small a subnormal or a zero of the same sign.
-// A NaN stays a NaN of the same sign, quiet, with the upper bits of its
-// payload.
+// float32. Widening is exact and keeps a NaN's sign and payload. Narrowing
+// rounds once, to nearest, ties to even: too large becomes infinity, too small
+// a subnormal or a zero of the same sign; a NaN stays a NaN of the same sign,
+// quiet, with the upper bits of its payload.
 //
 // No branches, so that the compiler vectorises loops over these functions.
 // They assume the default rounding mode and no flush-to-zero.
@@ -22,13 +22,12 @@ constexpr float HalfToFloat(uint16_t half) {
   const uint32_t exponent = shifted & kExponentMask;
   const uint32_t normal = shifted + kRebias;
   const uint32_t special = normal + kRebias;  // infinity and NaN
-  const uint32_t quiet = shifted > kExponentMask ? 0x400000u : 0u;
   // A subnormal is m * 2^-24: with 2^-14 put on top it is a normal float, and
   // the subtraction that takes it off again is exact.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(normal + (1u << 23)) -
                               std::bit_cast<float>(kRebias + (1u << 23)));
-  uint32_t bits = exponent == kExponentMask ? (special | quiet) : normal;
+  uint32_t bits = exponent == kExponentMask ? special : normal;
   bits = exponent == 0 ? subnormal : bits;
   return std::bit_cast<float>(sign | bits);
 }

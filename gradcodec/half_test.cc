@@ -63,8 +63,11 @@ void WidensEveryPattern(Format format, Widen widen) {
     const auto pattern = static_cast<uint16_t>(p);
     const float value = widen(pattern);
     if (IsNan(format, pattern)) {
-      EXPECT_TRUE(std::isnan(value)) << p;
-      EXPECT_EQ(std::signbit(value), p >= 0x8000) << p;
+      const uint32_t mantissa = p & ((1u << format.mantissa_bits) - 1);
+      EXPECT_EQ(std::bit_cast<uint32_t>(value),
+                (p & 0x8000u) << 16 | 0x7f800000u |
+                    mantissa << (23 - format.mantissa_bits))
+          << p;
     } else {
       EXPECT_TRUE(SameNumber(value, ReferenceValue(format, pattern))) << p;
     }

@@ -27,6 +27,7 @@ import argparse
 import dataclasses
 import json
 import os
+import time
 
 # The matrices are small, and several ranks may share the cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -139,9 +140,10 @@ class Report:
     """What an exchange says about one operation."""
 
     status: str = "ok"
-    missing_fraction: float = 0.0
-    duration_us: float = 0.0
-    deadline_us: float = 0.0
+    missing_fraction: float = 0.0  # share of the average that did not come
+    op_ms: float = 0.0  # how long the operation took
+    deadline_ms: float = 0.0  # when it would have ended with what was there
+    late_ms: float = 0.0  # how long after that it ended
 
 
 class NoExchange:
@@ -212,9 +214,15 @@ def main():
     if args.alone:
         print(json.dumps({"accuracy": train_alone(args.world, args.steps)}))
         return
+    print_steps(train_rank(args.rank, args.world, NoExchange(), args.steps))
+
+
+def print_steps(run):
+    """A line of JSON for each step of a rank's run."""
     _, test = load_images()
-    for step, (network, loss, report) in enumerate(train_rank(args.rank, args.world, NoExchange(), args.steps)):
-        record = {"step": step, "loss": loss, "accuracy": network.accuracy(test), **dataclasses.asdict(report)}
+    for step, (network, loss, report) in enumerate(run):
+        at = time.monotonic()
+        record = {"step": step, "at": at, "loss": loss, "accuracy": network.accuracy(test), **dataclasses.asdict(report)}
         print(json.dumps(record), flush=True)
 
 

@@ -22,12 +22,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
 #include "dataplane/base/time.h"
 #include "dataplane/core/config.h"
+#include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
 #include "dataplane/core/pacer.h"
 #include "dataplane/core/report.h"
@@ -74,9 +76,10 @@ enum class SubmitResult : uint8_t {
   kNotReady,     // the group is not formed yet
   kUnsupported,  // dtype, operation, codec and mode do not go together
   kBadRoot,
-  kBadCount,   // over 2^32-1, or not a multiple of N where it must be
-  kBadLimits,  // negative, or soft above hard
-  kTooLarge,   // never fits the group's memory budget
+  kBadCount,    // over 2^32-1, or not a multiple of N where it must be
+  kBadLimits,   // negative, soft above hard, or soft in exact mode
+  kBadBuffers,  // input and output overlap
+  kTooLarge,    // never fits the group's memory budget
   // Final for the group.
   kPeerLost,
   kLeft,
@@ -140,17 +143,26 @@ class EngineCore {
   bool PopEvent(Event* event);
 
   const Counters& counters() const { return counters_; }
+  // How often each event met an op in each state, over all groups.
+  const TransitionCounts& transitions() const { return transitions_; }
   GroupStatus Status(GroupId group) const;
   std::vector<GroupId> Groups() const;
 
  private:
   Group* Find(GroupId group) const;
+  Verdict Receive(const PacketView& packet, Timestamp arrival, Timestamp now);
 
-  Pacer pacer_;
+  FixedRate rate_;
+  mutable Pacer pacer_;
   Counters counters_;
+  TransitionCounts transitions_;
   std::vector<std::unique_ptr<Group>> groups_;
+  // By tag and the receiving port, so that two ranks of one group can live
+  // here.
+  std::unordered_map<uint64_t, Group*> by_tag_and_port_;
   uint32_t next_group_id_ = 1;
   size_t next_to_send_ = 0;  // round robin over groups_
+  Timestamp last_now_;
 };
 
 }  // namespace optireduce::core

@@ -27,9 +27,9 @@ class FixedRate final : public RateController {
   uint64_t rate_;
 };
 
-// A token bucket that fills by the nanosecond and keeps fractions: over any time
-// it grants the rate exactly. A packet may leave while the bucket is not in
-// debt, and may put it in debt.
+// A token bucket that fills by the nanosecond and keeps fractions: over any
+// time it grants the rate exactly. A packet may leave while the bucket is not
+// in debt, and may put it in debt.
 class Pacer {
  public:
   // `rate` must outlive the pacer. The bucket starts full.

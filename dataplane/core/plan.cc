@@ -96,8 +96,7 @@ ChunkPlan::ChunkPlan(const OpDescriptor& op, size_t world,
 }
 
 uint32_t ChunkPlan::ShardOwnedBy(Rank owner) const {
-  const uint32_t shard =
-      (owner.value() + world_ - rotation_) % world_;
+  const uint32_t shard = (owner.value() + world_ - rotation_) % world_;
   return shard < shards_ ? shard : shards_;
 }
 
@@ -120,8 +119,7 @@ uint64_t ChunkPlan::ElementsOf(Rank owner) const {
 }
 
 uint32_t ChunkPlan::ChunksOf(Rank owner) const {
-  return static_cast<uint32_t>(
-      CeilDiv(ElementsOf(owner), elements_per_chunk_));
+  return static_cast<uint32_t>(CeilDiv(ElementsOf(owner), elements_per_chunk_));
 }
 
 ChunkInfo ChunkPlan::At(uint32_t shard, Rank owner, uint32_t local) const {

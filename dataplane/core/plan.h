@@ -35,8 +35,8 @@ uint32_t Fingerprint(const OpDescriptor& op);
 uint32_t TailLength(uint32_t chunks);
 
 struct ChunkInfo {
-  uint32_t chunk = 0;     // number in the buffer
-  uint32_t local = 0;     // number in its shard
+  uint32_t chunk = 0;  // number in the buffer
+  uint32_t local = 0;  // number in its shard
   Rank owner{};
   uint64_t first = 0;     // plan element in the buffer
   uint32_t elements = 0;  // plan elements
@@ -56,6 +56,8 @@ class ChunkPlan {
   // Chunk numbers are below this; some of them may not exist.
   uint32_t chunk_limit() const { return shards_ * stride_; }
   uint32_t total_chunks() const { return total_chunks_; }
+  // In chunks.
+  uint32_t longest_shard() const { return stride_; }
   uint32_t rotation() const { return rotation_; }
 
   // Of the shard this rank owns; 0 if it owns none or an empty one.

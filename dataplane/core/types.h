@@ -120,17 +120,27 @@ struct OpDescriptor {
 
 inline constexpr uint64_t kMaxCount = (uint64_t{1} << 32) - 1;
 
-// Bytes of the two buffers of an op at one rank.
+// Bytes of the two buffers of an op at one rank. In a broadcast only the root's
+// input is read; the others may pass their output for it.
 size_t InputBytes(const OpDescriptor& op, size_t world);
 size_t OutputBytes(const OpDescriptor& op, size_t world);
 
 // The trainer's memory for one op. The core reads `input` and writes `output`
-// from the submit until the event that reports the op, never after. They are
-// equal (in place) or do not overlap; any alignment. May be null for 0 bytes.
+// from the submit until the event that reports the op, never after. Any
+// alignment; null only for 0 bytes.
 struct BufferView {
   const uint8_t* input = nullptr;
   uint8_t* output = nullptr;
 };
+
+// Buffers do not overlap, or the op is in place: input and output are the same,
+// or the smaller one is the own rank's part of the larger one (reduce-scatter,
+// all-gather).
+bool BuffersAllowed(const OpDescriptor& op, size_t world, Rank self,
+                    BufferView buffers);
+
+// Of the Hadamard codec: fixed per bucket and epoch, new for each one-shot op.
+uint64_t SignSeed(uint32_t tag, OpSeq seq, uint64_t bucket);
 
 }  // namespace optireduce::core
 

@@ -1,0 +1,48 @@
+#include "dataplane/core/assembly.h"
+
+#include <algorithm>
+
+namespace optireduce::core {
+
+size_t Assembly::BytesNeeded(const ChunkPlan& plan) {
+  return BitmapView::WordsFor(plan.chunk_limit()) * 8;
+}
+
+Assembly::Assembly(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
+                   uint8_t* memory)
+    : plan_(plan),
+      only_(self),
+      only_own_(op.collective == Collective::kReduceScatter),
+      due_(only_own_ ? plan.ChunksOf(self) : plan.total_chunks()),
+      due_elements_(only_own_ ? plan.ElementsOf(self) : plan.elements()),
+      present_({reinterpret_cast<uint64_t*>(memory),
+                BitmapView::WordsFor(plan.chunk_limit())},
+               plan.chunk_limit()) {
+  present_.ClearAll();
+}
+
+bool Assembly::Note(const ChunkInfo& info, uint16_t contributors) {
+  if (present_.TestAndSet(info.chunk)) return false;
+  ++present_count_;
+  present_elements_ += info.elements;
+  contributions_ += uint64_t{info.elements} * contributors;
+  min_contributors_ = std::min(min_contributors_, contributors);
+  return true;
+}
+
+uint32_t Assembly::PrefixOf(Rank owner) const {
+  const uint32_t chunks = plan_.ChunksOf(owner);
+  if (chunks == 0) return 0;
+  const uint32_t first = plan_.ChunkOf(owner, 0).chunk;
+  const auto gap = static_cast<uint32_t>(present_.FindFirstClear(first));
+  return std::min(chunks, gap - first);
+}
+
+void Assembly::Summarize(OpReport* report) const {
+  report->elements = due_elements_;
+  report->absent = due_elements_ - present_elements_;
+  report->contributions = contributions_;
+  report->min_contributors = present_count_ == 0 ? 0 : min_contributors_;
+}
+
+}  // namespace optireduce::core

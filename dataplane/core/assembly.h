@@ -1,0 +1,56 @@
+// The receiver's side of one op: which reduced chunks are here, and the account
+// of what they hold.
+
+#ifndef OPTIREDUCE_DATAPLANE_CORE_ASSEMBLY_H_
+#define OPTIREDUCE_DATAPLANE_CORE_ASSEMBLY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dataplane/base/bitmap.h"
+#include "dataplane/core/plan.h"
+#include "dataplane/core/report.h"
+#include "dataplane/core/types.h"
+
+namespace optireduce::core {
+
+// Keeps the account only; where the bytes go is the op's business.
+class Assembly {
+ public:
+  Assembly() = default;
+  // `memory`: BytesNeeded(plan) bytes, 64-byte aligned, any content.
+  Assembly(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
+           uint8_t* memory);
+  static size_t BytesNeeded(const ChunkPlan& plan);
+
+  // Chunks that this rank is to get: all, but in a reduce-scatter its own.
+  uint32_t due() const { return due_; }
+  uint32_t present() const { return present_count_; }
+  bool complete() const { return present_count_ == due_; }
+  bool Has(uint32_t chunk) const { return present_.Test(chunk); }
+
+  // A reduced chunk of `contributors` is here; false if it already was.
+  bool Note(const ChunkInfo& info, uint16_t contributors);
+
+  // Chunks of `owner` that are here, counted from its first without a gap.
+  uint32_t PrefixOf(Rank owner) const;
+
+  // Adds the account to the report.
+  void Summarize(OpReport* report) const;
+
+ private:
+  ChunkPlan plan_;
+  Rank only_{};  // reduce-scatter: the one owner due
+  bool only_own_ = false;
+  uint32_t due_ = 0;
+  uint32_t present_count_ = 0;
+  uint64_t present_elements_ = 0;
+  uint64_t due_elements_ = 0;
+  uint64_t contributions_ = 0;
+  uint16_t min_contributors_ = UINT16_MAX;
+  BitmapView present_;  // by chunk number
+};
+
+}  // namespace optireduce::core
+
+#endif  // OPTIREDUCE_DATAPLANE_CORE_ASSEMBLY_H_

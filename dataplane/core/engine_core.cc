@@ -1,0 +1,232 @@
+#include "dataplane/core/engine_core.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "dataplane/core/group.h"
+
+namespace optireduce::core {
+namespace {
+
+// Ethernet, IPv4 and UDP headers, which take their share of the link too.
+constexpr uint32_t kEncapsulationBytes = 14 + wire::kIpv4UdpBytes;
+
+uint64_t Key(uint32_t tag, uint16_t port) { return uint64_t{tag} << 16 | port; }
+
+Verdict VerdictOf(wire::WireError error) {
+  switch (error) {
+    case wire::WireError::kOk:
+      return Verdict::kAccepted;
+    case wire::WireError::kTruncated:
+      return Verdict::kTruncated;
+    case wire::WireError::kBadMagic:
+      return Verdict::kBadMagic;
+    case wire::WireError::kBadVersion:
+      return Verdict::kBadVersion;
+    case wire::WireError::kUnknownType:
+      return Verdict::kUnknownType;
+    case wire::WireError::kReservedFlag:
+      return Verdict::kReservedFlag;
+    case wire::WireError::kBadLength:
+      return Verdict::kBadLength;
+    case wire::WireError::kBadCrc:
+      return Verdict::kBadCrc;
+    case wire::WireError::kBadBody:
+      return Verdict::kBadBody;
+  }
+  return Verdict::kBadBody;
+}
+
+absl::Status Invalid(const std::string& what) {
+  return absl::InvalidArgumentError(what);
+}
+
+absl::Status Validate(const GroupConfig& config) {
+  const size_t world = config.members.size();
+  if (world < 1 || world > wire::kMaxWorld) {
+    return Invalid(absl::StrCat("a group has 1 to ", wire::kMaxWorld,
+                                " members, not ", world));
+  }
+  if (config.self.index() >= world) {
+    return Invalid(absl::StrCat("rank ", config.self.value(),
+                                " is not below the world size ", world));
+  }
+  if (config.window < 1 || config.window > 256) {
+    return Invalid(absl::StrCat("window is 1 to 256 ops, not ", config.window));
+  }
+  if (config.payload_bytes < wire::PayloadForMtu(wire::kMinMtu) ||
+      config.payload_bytes > wire::PayloadForMtu(wire::kMaxMtu) ||
+      config.payload_bytes % wire::kPayloadQuantum != 0) {
+    return Invalid(absl::StrCat(
+        "payload_bytes is ", wire::PayloadForMtu(wire::kMinMtu), " to ",
+        wire::PayloadForMtu(wire::kMaxMtu), " in steps of ",
+        wire::kPayloadQuantum, ", not ", config.payload_bytes));
+  }
+  if (config.quorum_permille < 1 || config.quorum_permille > 1000) {
+    return Invalid(absl::StrCat("quorum_permille is 1 to 1000, not ",
+                                config.quorum_permille));
+  }
+  if (config.stage1_bound <= Duration() ||
+      config.stage1_bound > config.result_bound ||
+      config.result_bound > config.hard_limit) {
+    return Invalid("0 < stage1_bound <= result_bound <= hard_limit is needed");
+  }
+  if (config.early_wait <= Duration() || config.heartbeat <= Duration() ||
+      config.feedback_interval <= Duration() ||
+      config.nack_interval <= Duration()) {
+    return Invalid(
+        "early_wait, heartbeat, feedback_interval and nack_interval are more "
+        "than zero");
+  }
+  if (config.heartbeat >= config.suspect_after ||
+      config.suspect_after >= config.dead_after) {
+    return Invalid("heartbeat < suspect_after < dead_after is needed");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+EngineCore::EngineCore(const EngineConfig& config)
+    : rate_(config.rate_bps), pacer_(&rate_, config.burst_bytes) {}
+
+EngineCore::~EngineCore() = default;
+
+Group* EngineCore::Find(GroupId group) const {
+  for (const auto& candidate : groups_) {
+    if (candidate->id() == group) return candidate.get();
+  }
+  return nullptr;
+}
+
+absl::StatusOr<GroupId> EngineCore::AddGroup(const GroupConfig& config,
+                                             Timestamp now) {
+  if (absl::Status status = Validate(config); !status.ok()) return status;
+  const uint64_t key =
+      Key(config.tag, config.members[config.self.index()].port);
+  if (by_tag_and_port_.contains(key)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", config.self.value(),
+                     " of this formation is on this engine already"));
+  }
+  const GroupId id(next_group_id_++);
+  auto group = std::make_unique<Group>(id, config, &transitions_, now);
+  if (!group->memory_ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for a group's budget of ", config.memory_budget, " bytes"));
+  }
+  by_tag_and_port_[key] = group.get();
+  groups_.push_back(std::move(group));
+  return id;
+}
+
+void EngineCore::Leave(GroupId group, wire::LeaveReason reason, Timestamp now) {
+  if (Group* found = Find(group); found != nullptr) found->Leave(reason, now);
+}
+
+void EngineCore::RemoveGroup(GroupId group) {
+  Group* found = Find(group);
+  if (found == nullptr) return;
+  const GroupConfig& config = found->config();
+  by_tag_and_port_.erase(
+      Key(config.tag, config.members[config.self.index()].port));
+  std::erase_if(groups_, [&](const auto& each) { return each.get() == found; });
+  next_to_send_ = 0;
+}
+
+// Cheap checks first; state changes only after all of them.
+Verdict EngineCore::Receive(const PacketView& packet, Timestamp arrival,
+                            Timestamp now) {
+  wire::Header header;
+  if (const wire::WireError error = wire::DecodeHeader(packet.bytes, &header);
+      error != wire::WireError::kOk) {
+    return VerdictOf(error);
+  }
+  const auto found =
+      by_tag_and_port_.find(Key(header.tag, packet.destination_port));
+  if (found == by_tag_and_port_.end()) return Verdict::kUnknownTag;
+  Group& group = *found->second;
+  if (const Verdict verdict = group.CheckSource(header, packet.source);
+      verdict != Verdict::kAccepted) {
+    return verdict;
+  }
+  if (wire::CheckCrc(packet.bytes) != wire::WireError::kOk) {
+    return Verdict::kBadCrc;
+  }
+  return group.OnPacket(header, wire::Body(packet.bytes, header),
+                        packet.ecn_marked, std::min(arrival, now), now);
+}
+
+Verdict EngineCore::OnPacket(const PacketView& packet, Timestamp arrival,
+                             Timestamp now) {
+  last_now_ = std::max(last_now_, now);
+  const Verdict verdict = Receive(packet, arrival, last_now_);
+  counters_.Increment(verdict);
+  return verdict;
+}
+
+SubmitResult EngineCore::Submit(GroupId group, const OpDescriptor& op,
+                                BufferView buffers, Timestamp now,
+                                OpSeq* op_seq) {
+  last_now_ = std::max(last_now_, now);
+  Group* found = Find(group);
+  if (found == nullptr) return SubmitResult::kLeft;
+  return found->Submit(op, buffers, last_now_, op_seq);
+}
+
+void EngineCore::Advance(Timestamp now) {
+  last_now_ = std::max(last_now_, now);
+  for (const auto& group : groups_) group->Advance(last_now_);
+}
+
+size_t EngineCore::PollTx(std::span<TxDescriptor> out, Timestamp now) {
+  last_now_ = std::max(last_now_, now);
+  size_t filled = 0;
+  size_t idle = 0;  // groups in a row with nothing to send
+  while (filled < out.size() && idle < groups_.size() &&
+         pacer_.MaySend(last_now_)) {
+    Group& group = *groups_[next_to_send_];
+    next_to_send_ = (next_to_send_ + 1) % groups_.size();
+    if (!group.NextPacket(&out[filled], last_now_)) {
+      ++idle;
+      continue;
+    }
+    idle = 0;
+    pacer_.OnSent(out[filled].length + kEncapsulationBytes);
+    ++filled;
+  }
+  return filled;
+}
+
+Timestamp EngineCore::NextWakeup() const {
+  Timestamp next = Timestamp::Never();
+  for (const auto& group : groups_) {
+    next = std::min(next, group->next_due());
+    if (group->HasPacket()) {
+      next = std::min(next, pacer_.NextSend(last_now_));
+    }
+  }
+  return next;
+}
+
+bool EngineCore::PopEvent(Event* event) {
+  for (const auto& group : groups_) {
+    if (group->PopEvent(event)) return true;
+  }
+  return false;
+}
+
+GroupStatus EngineCore::Status(GroupId group) const {
+  const Group* found = Find(group);
+  return found == nullptr ? GroupStatus{} : found->Status();
+}
+
+std::vector<GroupId> EngineCore::Groups() const {
+  std::vector<GroupId> ids;
+  for (const auto& group : groups_) ids.push_back(group->id());
+  return ids;
+}
+
+}  // namespace optireduce::core

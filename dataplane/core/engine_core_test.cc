@@ -1,0 +1,469 @@
+// The protocol's main ways, rank by rank and packet by packet. Random networks
+// are the simulator's business.
+
+#include "dataplane/core/engine_core.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dataplane/base/rng.h"
+#include "dataplane/core/testing.h"
+
+namespace optireduce::core {
+namespace {
+
+using wire::PacketType;
+
+GroupConfig FastSettings() {
+  GroupConfig config;
+  config.payload_bytes = 496;  // 124 floats
+  config.stage1_bound = Duration::Millis(6);
+  config.result_bound = Duration::Millis(10);
+  config.early_wait = Duration::Millis(1);
+  config.hard_limit = Duration::Millis(500);
+  config.memory_budget = 1 << 20;
+  return config;
+}
+
+// One float buffer per rank, reduced in place.
+struct Buffers {
+  Buffers(size_t world, size_t count) : values(world) {
+    for (size_t r = 0; r < world; ++r) {
+      values[r].resize(count);
+      for (size_t i = 0; i < count; ++i) {
+        values[r][i] = static_cast<float>((r + 1) * 100 + i % 7);
+      }
+    }
+  }
+  BufferView View(size_t rank) {
+    auto* bytes = reinterpret_cast<uint8_t*>(values[rank].data());
+    return {bytes, bytes};
+  }
+  std::vector<std::vector<float>> values;
+};
+
+OpDescriptor AllReduce(
+    uint64_t count, Mode mode,
+    gradcodec::ReduceOp reduce_op = gradcodec::ReduceOp::kSum) {
+  OpDescriptor op;
+  op.count = count;
+  op.mode = mode;
+  op.reduce_op = reduce_op;
+  return op;
+}
+
+void FormOrDie(TestNet* net, size_t world) {
+  net->Run(Duration::Millis(50));
+  for (size_t r = 0; r < world; ++r) {
+    ASSERT_FALSE(net->events(r).empty()) << "rank " << r;
+    ASSERT_EQ(net->events(r).front().kind, EventKind::kGroupReady);
+  }
+}
+
+class ModeTest : public testing::TestWithParam<Mode> {};
+
+TEST_P(ModeTest, SumsWhatEveryRankHas) {
+  for (size_t world : {1, 2, 3, 4, 5, 7, 8}) {
+    for (uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3},
+                           uint64_t{1000}, uint64_t{5001}}) {
+      TestNet net(world, FastSettings());
+      FormOrDie(&net, world);
+      Buffers buffers(world, count);
+      for (size_t r = 0; r < world; ++r) {
+        ASSERT_EQ(net.Submit(r, AllReduce(count, GetParam()), buffers.View(r)),
+                  SubmitResult::kAccepted);
+      }
+      net.Run(Duration::Millis(3));
+      for (size_t r = 0; r < world; ++r) {
+        const OpReport* report = net.report(r, OpSeq(0));
+        ASSERT_NE(report, nullptr)
+            << world << " ranks, " << count << ", rank " << r;
+        EXPECT_EQ(report->status, OpStatus::kComplete);
+        EXPECT_EQ(report->contributions, count * world);
+        for (size_t i = 0; i < count; ++i) {
+          const float sum = static_cast<float>(world * (world + 1) / 2 * 100 +
+                                               world * (i % 7));
+          ASSERT_EQ(buffers.values[r][i], sum) << i;
+        }
+      }
+      // Everything is given back once all know that all are done.
+      net.Run(Duration::Millis(100));
+      for (size_t r = 0; r < world; ++r) {
+        const GroupStatus status = net.core(r).Status(net.group(r));
+        EXPECT_EQ(status.memory_used, 0u);
+        EXPECT_EQ(status.ops_kept, 0u);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ModeTest,
+                         testing::Values(Mode::kBounded, Mode::kExact));
+
+TEST(BoundedTest, DividesByTheContributorsOfEachChunk) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  for (auto& values : buffers.values) {
+    std::fill(values.begin(), values.end(), 3.0f);
+  }
+  // Rank 2's contributions to rank 1 are lost.
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return !(header.type == PacketType::kData && from == Rank(2) &&
+             to == Rank(1));
+  });
+  for (size_t r = 0; r < 4; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(20));
+  for (size_t r = 0; r < 4; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->status, OpStatus::kPartial);
+    EXPECT_EQ(report->absent, 0u);
+    EXPECT_EQ(report->min_contributors, 3);
+    EXPECT_DOUBLE_EQ(report->Stage1Loss(), 100.0 / 1600);
+    // SUM is scaled by N / c: all hold the same, so 4 times it everywhere.
+    for (float value : buffers.values[r]) ASSERT_EQ(value, 12.0f);
+  }
+}
+
+TEST(BoundedTest, AbsentChunksAreZeroAndCounted) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return !(header.type == PacketType::kResult && from == Rank(3) &&
+             to == Rank(1));
+  });
+  for (size_t r = 0; r < 4; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(20));
+  const OpReport* report = net.report(1, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kPartial);
+  EXPECT_EQ(report->absent, 100u);
+  EXPECT_EQ(report->min_contributors, 4);
+  EXPECT_TRUE(report->missing.Contains(Rank(3)));
+  EXPECT_EQ(report->missing.Count(), 1u);
+  EXPECT_EQ(
+      std::count(buffers.values[1].begin(), buffers.values[1].end(), 0.0f),
+      100);
+  EXPECT_EQ(net.report(0, OpSeq(0))->status, OpStatus::kComplete);
+}
+
+TEST(BoundedTest, ALateRankHoldsNobodyAndCatchesUp) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  for (size_t r = 0; r < 3; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(11));
+  for (size_t r = 0; r < 3; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->status, OpStatus::kPartial);
+    EXPECT_EQ(report->absent, 0u) << "its daemon serves its shard";
+    EXPECT_EQ(report->min_contributors, 3);
+    EXPECT_TRUE(report->missing.Contains(Rank(3)));
+    EXPECT_LE(report->closed - report->submitted, Duration::Micros(10'100));
+  }
+  net.Run(Duration::Millis(200));
+  net.Submit(3, AllReduce(400, Mode::kBounded), buffers.View(3));
+  net.Run(Duration::Nanos(0));
+  const OpReport* report = net.report(3, OpSeq(0));
+  ASSERT_NE(report, nullptr) << "a late submit completes at once";
+  EXPECT_EQ(report->absent, 0u);
+  EXPECT_EQ(buffers.values[3], buffers.values[0]);
+}
+
+TEST(BoundedTest, OneEarlyRankClosesNobodysOp) {
+  TestNet net(8, FastSettings());
+  FormOrDie(&net, 8);
+  Buffers buffers(8, 800);
+  net.Submit(0, AllReduce(800, Mode::kBounded), buffers.View(0));
+  net.Run(Duration::Millis(400));
+  EXPECT_EQ(net.report(0, OpSeq(0)), nullptr);
+  for (size_t r = 1; r < 8; ++r) {
+    net.Submit(r, AllReduce(800, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(20));
+  for (size_t r = 0; r < 8; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+  }
+}
+
+TEST(BoundedTest, HardLimitNamesTheMissing) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  for (size_t r = 0; r < 2; ++r) {  // two of four are no quorum
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(499));
+  EXPECT_EQ(net.report(0, OpSeq(0)), nullptr);
+  net.Run(Duration::Millis(2));
+  const OpReport* report = net.report(0, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kHardLimit);
+  EXPECT_TRUE(report->missing.Contains(Rank(2)));
+  EXPECT_TRUE(report->missing.Contains(Rank(3)));
+  EXPECT_FALSE(report->missing.Contains(Rank(1)));
+}
+
+TEST(BoundedTest, HadamardSpreadsTheLossOfAChunk) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  const size_t count = 20'000;
+  Buffers buffers(2, count);
+  const Buffers before = buffers;
+  OpDescriptor op = AllReduce(count, Mode::kBounded, gradcodec::ReduceOp::kAvg);
+  op.codec = Codec::kHadamard;
+  for (size_t r = 0; r < 2; ++r) net.Submit(r, op, buffers.View(r));
+  net.Run(Duration::Millis(20));
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_NEAR(buffers.values[r][i],
+                  (before.values[0][i] + before.values[1][i]) / 2, 1e-2);
+    }
+  }
+}
+
+// Exact mode survives the loss of any kind of packet, a third of them.
+TEST(ExactTest, EveryCollectiveSurvivesLoss) {
+  for (Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter,
+        Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
+    for (size_t world : {2, 3, 5}) {
+      TestNet net(world, FastSettings());
+      FormOrDie(&net, world);
+      Rng rng(world * 10 + static_cast<size_t>(collective));
+      net.set_filter(
+          [&](const wire::Header&, Rank, Rank) { return rng.Below(3) != 0; });
+      OpDescriptor op;
+      op.collective = collective;
+      op.mode = Mode::kExact;
+      op.root = Rank(1);
+      op.count = collective == Collective::kBarrier ? 0 : 3000 * world;
+      op.hard_limit = Duration::Seconds(100);
+      Buffers in(world, op.count);
+      Buffers out(world, op.count);
+      for (size_t r = 0; r < world; ++r) {
+        std::fill(out.values[r].begin(), out.values[r].end(), -1.0f);
+        const BufferView view{in.View(r).input, out.View(r).output};
+        ASSERT_EQ(net.Submit(r, op, view), SubmitResult::kAccepted);
+      }
+      net.Run(Duration::Seconds(30));
+      for (size_t r = 0; r < world; ++r) {
+        const OpReport* report = net.report(r, OpSeq(0));
+        ASSERT_NE(report, nullptr)
+            << static_cast<int>(collective) << " of " << world;
+        ASSERT_EQ(report->status, OpStatus::kComplete);
+        for (size_t i = 0; i < OutputBytes(op, world) / 4; ++i) {
+          const float got = out.values[r][i];
+          float want = 0;
+          if (collective == Collective::kAllGather) {
+            want = in.values[i / 3000][i % 3000];
+          } else if (collective == Collective::kBroadcast) {
+            want = in.values[1][i];
+          } else {
+            const size_t at =
+                collective == Collective::kReduceScatter ? r * 3000 + i : i;
+            for (size_t s = 0; s < world; ++s) want += in.values[s][at];
+          }
+          ASSERT_EQ(got, want) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(ExactTest, BarrierWaitsForTheLast) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  OpDescriptor op;
+  op.collective = Collective::kBarrier;
+  op.mode = Mode::kExact;
+  net.Submit(0, op, {});
+  net.Submit(1, op, {});
+  net.Run(Duration::Millis(100));
+  EXPECT_EQ(net.report(0, OpSeq(0)), nullptr);
+  net.Submit(2, op, {});
+  net.Run(Duration::Millis(5));
+  for (size_t r = 0; r < 3; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+  }
+}
+
+TEST(MismatchTest, AllRanksGetBothDescriptionsAndGoOn) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  Buffers buffers(3, 256);
+  for (size_t r = 0; r < 3; ++r) {
+    OpDescriptor op = AllReduce(256, Mode::kBounded);
+    if (r == 1) op.dtype = gradcodec::Dtype::kBfloat16;
+    net.Submit(r, op, buffers.View(r));
+  }
+  net.Run(Duration::Millis(30));
+  for (size_t r = 0; r < 3; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->status, OpStatus::kMismatch) << r;
+    EXPECT_EQ(
+        report->mismatch_descriptor.dtype,
+        r == 1 ? gradcodec::Dtype::kFloat32 : gradcodec::Dtype::kBfloat16);
+  }
+  for (size_t r = 0; r < 3; ++r) {
+    net.Submit(r, AllReduce(256, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(30));
+  for (size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(net.report(r, OpSeq(1))->status, OpStatus::kComplete);
+  }
+}
+
+TEST(MembershipTest, ASilentRankIsNamedWhenTheGroupDoesNotForm) {
+  GroupConfig settings = FastSettings();
+  settings.formation_limit = Duration::Millis(300);
+  TestNet net(3, settings);
+  net.set_filter([](const wire::Header& header, Rank from, Rank) {
+    // Rank 2 is silent; full-size packets of rank 1 get lost on the way.
+    return from != Rank(2) &&
+           !(from == Rank(1) && header.type == PacketType::kProbe);
+  });
+  net.Run(Duration::Millis(400));
+  ASSERT_EQ(net.events(0).size(), 1u);
+  const Event& event = net.events(0).front();
+  EXPECT_EQ(event.kind, EventKind::kGroupFailed);
+  EXPECT_TRUE(event.silent.Contains(Rank(2)));
+  EXPECT_TRUE(event.narrow.Contains(Rank(1)));
+}
+
+TEST(MembershipTest, SuspectThenDeadAtTheSetTimes) {
+  GroupConfig settings = FastSettings();
+  settings.suspect_after = Duration::Millis(300);
+  settings.dead_after = Duration::Seconds(1);
+  TestNet net(2, settings);
+  FormOrDie(&net, 2);
+  net.Run(Duration::Seconds(10));
+  EXPECT_EQ(net.events(0).size(), 1u) << "healthy all the time";
+  net.set_filter(
+      [](const wire::Header&, Rank from, Rank) { return from != Rank(1); });
+  net.Run(Duration::Seconds(2));
+  ASSERT_EQ(net.events(0).size(), 3u);
+  EXPECT_EQ(net.events(0)[1].kind, EventKind::kPeerSuspect);
+  EXPECT_EQ(net.events(0)[2].kind, EventKind::kPeerLost);
+  Buffers buffers(2, 4);
+  EXPECT_EQ(net.Submit(0, AllReduce(4, Mode::kExact), buffers.View(0)),
+            SubmitResult::kPeerLost);
+}
+
+TEST(MembershipTest, ADeadRankEndsExactOpsAtOnce) {
+  GroupConfig settings = FastSettings();
+  settings.dead_after = Duration::Millis(400);
+  settings.hard_limit = Duration::Seconds(60);
+  TestNet net(3, settings);
+  FormOrDie(&net, 3);
+  Buffers buffers(3, 400);
+  net.Submit(0, AllReduce(400, Mode::kExact), buffers.View(0));
+  net.Submit(1, AllReduce(400, Mode::kExact), buffers.View(1));
+  net.set_filter(
+      [](const wire::Header&, Rank from, Rank) { return from != Rank(2); });
+  net.Run(Duration::Millis(600));
+  for (size_t r = 0; r < 2; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->status, OpStatus::kPeerLost);
+    EXPECT_TRUE(report->missing.Contains(Rank(2)));
+  }
+}
+
+TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  Buffers buffers(2, 400);
+  int lost = 0;
+  // Rank 0's results are lost at first; it leaves right after its own end.
+  net.set_filter([&](const wire::Header& header, Rank from, Rank) {
+    return !(header.type == PacketType::kResult && from == Rank(0) &&
+             lost++ < 3);
+  });
+  for (size_t r = 0; r < 2; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kExact), buffers.View(r));
+  }
+  net.Run(Duration::Millis(1));
+  ASSERT_NE(net.report(0, OpSeq(0)), nullptr);
+  ASSERT_EQ(net.report(1, OpSeq(0)), nullptr);
+  net.core(0).Leave(net.group(0), wire::LeaveReason::kLeft, net.now());
+  net.Run(Duration::Millis(100));
+  ASSERT_NE(net.report(1, OpSeq(0)), nullptr);
+  EXPECT_EQ(net.report(1, OpSeq(0))->status, OpStatus::kComplete);
+  EXPECT_EQ(net.events(0).back().kind, EventKind::kGroupReleased);
+  EXPECT_EQ(net.events(1).back().kind, EventKind::kPeerLost);
+}
+
+TEST(WindowTest, NumbersWrapAndTheWindowHolds) {
+  GroupConfig settings = FastSettings();
+  settings.first_op = OpSeq(UINT32_MAX - 5);
+  settings.window = 4;
+  TestNet net(3, settings);
+  FormOrDie(&net, 3);
+  Buffers buffers(3, 100);
+  for (uint32_t op = 0; op < 20; ++op) {
+    for (size_t r = 0; r < 3; ++r) {
+      ASSERT_EQ(net.Submit(r, AllReduce(100, Mode::kBounded), buffers.View(r)),
+                SubmitResult::kAccepted);
+    }
+    net.Run(Duration::Millis(12));
+    for (size_t r = 0; r < 3; ++r) {
+      const OpReport* report = net.report(r, settings.first_op.Plus(op));
+      ASSERT_NE(report, nullptr);
+      EXPECT_EQ(report->status, OpStatus::kComplete);
+    }
+  }
+  Buffers more(3, 100);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(net.Submit(0, AllReduce(100, Mode::kBounded), more.View(0)),
+              SubmitResult::kAccepted);
+  }
+  EXPECT_EQ(net.Submit(0, AllReduce(100, Mode::kBounded), more.View(0)),
+            SubmitResult::kWindowFull);
+}
+
+TEST(SubmitTest, RefusesWhatNoRankCouldRun) {
+  TestNet net(3, FastSettings());
+  Buffers buffers(3, 300);
+  EXPECT_EQ(net.Submit(0, AllReduce(300, Mode::kBounded), buffers.View(0)),
+            SubmitResult::kNotReady);
+  FormOrDie(&net, 3);
+  OpDescriptor op = AllReduce(300, Mode::kExact, gradcodec::ReduceOp::kAvg);
+  op.dtype = gradcodec::Dtype::kInt32;
+  EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kUnsupported);
+  op = AllReduce(300, Mode::kBounded);
+  op.collective = Collective::kBroadcast;
+  EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kUnsupported);
+  op.mode = Mode::kExact;
+  op.root = Rank(3);
+  EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kBadRoot);
+  op.collective = Collective::kAllGather;
+  op.count = 301;
+  EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kBadCount);
+  EXPECT_EQ(net.Submit(0, AllReduce(uint64_t{1} << 32, Mode::kBounded),
+                       buffers.View(0)),
+            SubmitResult::kBadCount);
+  EXPECT_EQ(
+      net.Submit(0, AllReduce(50'000'000, Mode::kBounded), buffers.View(0)),
+      SubmitResult::kTooLarge);
+  op = AllReduce(300, Mode::kBounded);
+  op.soft_limit = Duration::Seconds(1);
+  EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kBadLimits);
+}
+
+}  // namespace
+}  // namespace optireduce::core

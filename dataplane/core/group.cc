@@ -1,0 +1,284 @@
+#include "dataplane/core/group.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace optireduce::core {
+namespace {
+
+constexpr size_t kRequests = 4096;
+
+size_t Align(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+Group::Group(GroupId id, const GroupConfig& config,
+             TransitionCounts* transitions, Timestamp now)
+    : id_(id),
+      config_(config),
+      settings_hash_(SettingsHash(config)),
+      arena_(config.memory_budget),
+      rng_(uint64_t{config.tag} << 16 | config.self.value()),
+      transitions_(transitions),
+      // Twice the window, so that closed ops are kept while new ones open; a
+      // power of two, so that numbers map alike across their wrap.
+      slots_(std::bit_ceil(size_t{config.window} * 2)),
+      slot_mask_(static_cast<uint32_t>(slots_.size() - 1)),
+      floor_(config.first_op),
+      low_(config.first_op),
+      done_(config.first_op),
+      next_submit_(config.first_op),
+      high_(config.first_op),
+      peers_(config.members.size()),
+      control_due_words_(BitmapView::WordsFor(peers_.size())),
+      control_due_(control_due_words_, peers_.size()),
+      requests_(kRequests),
+      events_(slots_.size() * 4 + peers_.size() * 4 + 16),
+      formation_deadline_(now + config.formation_limit),
+      hello_at_(now),
+      last_advance_(now) {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    peers_[i].endpoint = config.members[i];
+    peers_[i].open_upto = peers_[i].done_upto = peers_[i].told_done =
+        config.first_op;
+    peers_[i].last_heard = now;
+  }
+  WakeBy(now);
+}
+
+Op* Group::FindOp(OpSeq seq) {
+  Op& op = Slot(seq);
+  return op.state != OpState::kFree && op.seq == seq ? &op : nullptr;
+}
+
+// Rule 1: a host keeps every op from floor_ up to low_ + window.
+Op* Group::FindOrOpen(OpSeq seq, Timestamp now, Verdict* verdict) {
+  if (Op* op = FindOp(seq); op != nullptr) return op;
+  if (seq.IsBefore(floor_) || phase_ >= Phase::kFailed) {
+    *verdict = Verdict::kStaleOp;
+    return nullptr;
+  }
+  if (seq.Since(low_) >= static_cast<int32_t>(config_.window)) {
+    *verdict = Verdict::kBeyondWindow;
+    return nullptr;
+  }
+  Op& op = Slot(seq);
+  while (op.state != OpState::kFree) {
+    if (!EvictOldest(seq, now)) {
+      *verdict = Verdict::kNoMemory;
+      return nullptr;
+    }
+  }
+  InitOp(&op, seq);
+  FeedbackSoon(now);
+  return &op;
+}
+
+void Group::InitOp(Op* op, OpSeq seq) {
+  *op = Op{};
+  op->seq = seq;
+  op->state = OpState::kHeard;
+  for (size_t i = 0; i < world(); ++i) {
+    if (!IsSelf(RankAt(i)) && seq.IsBefore(peers_[i].open_upto)) {
+      ++op->opened_count;
+    }
+  }
+  if (!seq.IsBefore(high_)) high_ = seq.Next();
+}
+
+void Group::SetDescriptor(Op* op, const OpDescriptor& descriptor) {
+  op->has_descriptor = true;
+  op->descriptor = descriptor;
+  op->fingerprint = Fingerprint(descriptor);
+  op->plan = ChunkPlan(descriptor, world(), config_.payload_bytes, config_.tag,
+                       op->seq);
+  SetBounds(op);
+}
+
+size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
+                         Rank owner) const {
+  const size_t tails = Align(BitmapView::WordsFor(world()) * 8);
+  return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
+         Align(Assembly::BytesNeeded(plan)) +
+         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 2 * tails +
+         world() * sizeof(uint32_t);
+}
+
+// The same on every rank, so that all refuse the same op.
+size_t Group::WorstCaseBytes(const OpDescriptor& descriptor,
+                             const ChunkPlan& plan) const {
+  const Rank first_shard_owner = RankAt(plan.rotation());
+  size_t bytes =
+      ByteArena::Cost(BlockBytes(descriptor, plan, first_shard_owner));
+  if (descriptor.codec == Codec::kHadamard) {
+    bytes += ByteArena::Cost(Coefficients::BytesNeeded(descriptor.count));
+  }
+  return bytes;
+}
+
+// Carves the op's block. Its descriptor is known.
+bool Group::AttachMemory(Op* op, Timestamp now) {
+  if (op->memory.block != nullptr) return true;
+  const OpDescriptor& descriptor = op->descriptor;
+  uint8_t* at = AllocateEvicting(BlockBytes(descriptor, op->plan, config_.self),
+                                 op->seq, now);
+  if (at == nullptr) return false;
+  op->memory.block = at;
+  op->reduction = op->has_stage1() ? Reduction(descriptor, op->plan,
+                                               config_.self, world(), at)
+                                   : Reduction();
+  at += Align(
+      Reduction::BytesNeeded(descriptor, op->plan, config_.self, world()));
+  op->assembly = Assembly(descriptor, op->plan, config_.self, at);
+  at += Align(Assembly::BytesNeeded(op->plan));
+  const uint32_t own_chunks = op->plan.ChunksOf(config_.self);
+  op->sending.results = reinterpret_cast<uint32_t*>(at);
+  op->sending.results_total = op->has_stage2() ? own_chunks : 0;
+  op->sending.data_end = op->has_stage1() ? op->plan.longest_shard() : 0;
+  at += Align(size_t{own_chunks} * sizeof(uint32_t));
+  const size_t words = BitmapView::WordsFor(world());
+  for (BitmapView* tails : {&op->data_tails, &op->result_tails}) {
+    *tails = BitmapView({reinterpret_cast<uint64_t*>(at), words}, world());
+    tails->ClearAll();
+    at += Align(words * 8);
+  }
+  op->acknowledged = reinterpret_cast<uint32_t*>(at);
+  std::fill_n(op->acknowledged, world(), 0u);
+  return true;
+}
+
+uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {
+  while (true) {
+    void* block = arena_.Allocate(bytes);
+    if (block != nullptr) return static_cast<uint8_t*>(block);
+    if (!EvictOldest(keep_from, now)) return nullptr;
+  }
+}
+
+// Rule 21: over budget the oldest closed op goes. An exact one, whose result
+// others may still need, only after its hard limit.
+bool Group::EvictOldest(OpSeq keep_from, Timestamp now) {
+  if (!floor_.IsBefore(low_) || !floor_.IsBefore(keep_from)) return false;
+  if (Op* op = FindOp(floor_); op != nullptr) {
+    if (op->has_descriptor && op->is_exact() && now < op->hard_limit) {
+      return false;
+    }
+    Count(*op, OpEvent::kEvict);
+    ReleaseOp(op);
+  }
+  floor_ = floor_.Next();
+  if (done_.IsBefore(floor_)) done_ = floor_;
+  return true;
+}
+
+void Group::ReleaseOp(Op* op) {
+  arena_.Free(op->memory.block);
+  arena_.Free(op->memory.coefficients);
+  arena_.Free(op->memory.retained);
+  op->memory = {};
+  op->state = OpState::kFree;
+}
+
+// Nothing more is decided here: `low_` may pass the op (rule 4).
+void Group::CloseOp(Op* op, Timestamp now) {
+  op->state = op->is_submitted() ? OpState::kClosed : OpState::kLate;
+  AdvanceWindow(now);
+}
+
+bool Group::AllDoneWith(OpSeq seq) const {
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (!IsSelf(rank) && WantsPackets(rank) &&
+        !seq.IsBefore(peers_[i].done_upto)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Moves low_, done_ and floor_ as far as they go (rules 4, 19, 20).
+void Group::AdvanceWindow(Timestamp now) {
+  while (low_.IsBefore(high_)) {
+    const Op* op = FindOp(low_);
+    if (op != nullptr && !op->is_closed()) break;
+    low_ = low_.Next();
+    maybe_sendable_ = true;
+  }
+  while (done_.IsBefore(low_)) {
+    const Op* op = FindOp(done_);
+    const bool settled = op == nullptr || op->state == OpState::kClosed ||
+                         phase_ >= Phase::kLeaving;
+    if (!settled) break;
+    if (op != nullptr && !op->local_only) FeedbackSoon(now);
+    done_ = done_.Next();
+  }
+  while (floor_.IsBefore(done_)) {
+    if (Op* op = FindOp(floor_); op != nullptr) {
+      if (!op->local_only && !AllDoneWith(floor_)) break;
+      Count(*op, OpEvent::kRelease);
+      ReleaseOp(op);
+    }
+    floor_ = floor_.Next();
+  }
+}
+
+void Group::PushEvent(const PendingEvent& event) {
+  if (events_count_ == events_.size()) return;
+  events_[(events_head_ + events_count_) % events_.size()] = event;
+  ++events_count_;
+}
+
+bool Group::PopEvent(Event* event) {
+  if (events_count_ == 0) return false;
+  const PendingEvent& pending = events_[events_head_];
+  *event = Event{};
+  event->kind = pending.kind;
+  event->group = id_;
+  event->peer = pending.peer;
+  event->report = pending.report;
+  if (pending.kind == EventKind::kGroupFailed) {
+    for (size_t i = 0; i < world(); ++i) {
+      const Rank rank = RankAt(i);
+      if (IsSelf(rank)) continue;
+      if (peers_[i].disagrees) {
+        event->disagree.Add(rank);
+      } else if (!peers_[i].hello_heard) {
+        event->silent.Add(rank);
+      } else if (!peers_[i].path_proven) {
+        event->narrow.Add(rank);
+      }
+    }
+  }
+  events_head_ = (events_head_ + 1) % events_.size();
+  --events_count_;
+  return true;
+}
+
+GroupStatus Group::Status() const {
+  GroupStatus status;
+  status.tag = config_.tag;
+  status.self = config_.self;
+  status.world = static_cast<uint16_t>(world());
+  status.formed = phase_ == Phase::kReady;
+  status.leaving = phase_ >= Phase::kLeaving;
+  status.next_op = next_submit_;
+  status.first_open = low_;
+  for (const Op& op : slots_) {
+    if (op.state != OpState::kFree) ++status.ops_kept;
+  }
+  status.memory_used = arena_.used();
+  status.memory_budget = arena_.capacity();
+  for (const Peer& peer : peers_) {
+    PeerStatus& row = status.peers.emplace_back();
+    row.endpoint = peer.endpoint;
+    row.suspect = peer.suspect;
+    row.lost = peer.dead || peer.left;
+    row.last_heard = peer.last_heard;
+    row.packets_received = peer.packets_received;
+    row.open_upto = peer.open_upto;
+    row.done_upto = peer.done_upto;
+  }
+  return status;
+}
+
+}  // namespace optireduce::core

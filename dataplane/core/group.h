@@ -1,0 +1,329 @@
+// Group: one rank's membership of one group in one epoch. It keeps the window
+// of ops and the peers, and is where every packet, submit and timer ends up.
+//
+// One class, by topic in several files:
+//   group.cc             set-up, window, memory, release
+//   group_membership.cc  formation, liveness, leaving
+//   group_submit.cc      submits and reports: the trainer's side
+//   group_receive.cc     packets
+//   group_timers.cc      clocks and limits
+//   group_send.cc        what to send next
+// Rule numbers in comments refer to docs/PROTOCOL.md.
+
+#ifndef OPTIREDUCE_DATAPLANE_CORE_GROUP_H_
+#define OPTIREDUCE_DATAPLANE_CORE_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dataplane/base/arena.h"
+#include "dataplane/base/rng.h"
+#include "dataplane/base/time.h"
+#include "dataplane/core/config.h"
+#include "dataplane/core/coverage.h"
+#include "dataplane/core/drop.h"
+#include "dataplane/core/engine_core.h"
+#include "dataplane/core/op.h"
+#include "dataplane/core/report.h"
+#include "dataplane/core/types.h"
+#include "proto/wire.h"
+
+namespace optireduce::core {
+
+// What one rank knows of another.
+struct Peer {
+  Endpoint endpoint;
+  OpSeq open_upto{};  // first op it has not opened
+  OpSeq done_upto{};  // first op it is not done with
+
+  bool hello_heard = false;  // formation: alive, with our settings
+  bool disagrees = false;    // formation: other settings
+  bool path_proven = false;  // formation: a full-size packet went through
+  bool formed = false;       // it says that its group is ready
+  bool suspect = false;
+  bool dead = false;  // silent for dead_after
+  bool left = false;  // said farewell; serves ops before gone_from
+  OpSeq gone_from{};
+
+  Timestamp last_heard;
+  uint64_t packets_received = 0;
+  // The newest packet's send time, to be echoed.
+  bool echo_valid = false;
+  uint32_t echo_time = 0;
+  Timestamp echo_arrival;
+  uint16_t ecn_marks = 0;
+
+  // Control packets to send.
+  bool hello_due = false;
+  bool hello_reply_wanted = false;
+  bool probe_due = false;
+  uint16_t probe_reply_bytes = 0;  // 0: none
+  bool feedback_due = false;
+  bool leave_due = false;
+  OpSeq told_done{};  // the done watermark it was last told
+
+  bool has_control_due() const {
+    return hello_due || probe_due || probe_reply_bytes != 0 || feedback_due ||
+           leave_due;
+  }
+};
+
+// An answer or a question to one peer about one op, sent when the pacer lets
+// it.
+struct Request {
+  enum class Kind : uint8_t {
+    kResult,      // send this reduced chunk again
+    kData,        // send this contribution again
+    kOpen,        // send the descriptor again
+    kNackData,    // ask for contributions that lack
+    kNackResult,  // ask for results that lack
+    kNackOpen,    // ask for the descriptor
+    kGone,        // say that the op is no longer kept
+  };
+  Kind kind{};
+  Rank peer{};
+  OpSeq seq{};
+  uint32_t chunk = 0;
+};
+
+class Group {
+ public:
+  Group(GroupId id, const GroupConfig& config, TransitionCounts* transitions,
+        Timestamp now);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  GroupId id() const { return id_; }
+  const GroupConfig& config() const { return config_; }
+  bool memory_ok() const { return arena_.capacity() > 0; }
+
+  // The header was decoded and names this group.
+  Verdict CheckSource(const wire::Header& header, NetAddress source) const;
+  // The CRC was right too.
+  Verdict OnPacket(const wire::Header& header, std::span<const uint8_t> body,
+                   bool ecn_marked, Timestamp arrival, Timestamp now);
+  SubmitResult Submit(const OpDescriptor& op, BufferView buffers, Timestamp now,
+                      OpSeq* seq);
+  void Leave(wire::LeaveReason reason, Timestamp now);
+  void Advance(Timestamp now);
+  // Fills one descriptor; false if there is nothing to send now.
+  bool NextPacket(TxDescriptor* out, Timestamp now);
+  // Whether NextPacket might return true.
+  bool HasPacket() const;
+  Timestamp next_due() const { return next_due_; }
+  bool PopEvent(Event* event);
+  GroupStatus Status() const;
+
+ private:
+  enum class Phase : uint8_t { kForming, kReady, kFailed, kLeaving, kReleased };
+
+  struct PendingEvent {
+    EventKind kind{};
+    Rank peer{};
+    OpReport report;
+  };
+
+  size_t world() const { return config_.members.size(); }
+  Rank RankAt(size_t index) const { return Rank(static_cast<uint16_t>(index)); }
+  bool IsSelf(Rank rank) const { return rank == config_.self; }
+  Peer& PeerOf(Rank rank) { return peers_[rank.index()]; }
+  const Peer& PeerOf(Rank rank) const { return peers_[rank.index()]; }
+
+  // group.cc
+  Op& Slot(OpSeq seq) { return slots_[seq.value() & slot_mask_]; }
+  Op* FindOp(OpSeq seq);
+  Op* FindOrOpen(OpSeq seq, Timestamp now, Verdict* verdict);
+  void InitOp(Op* op, OpSeq seq);
+  void SetDescriptor(Op* op, const OpDescriptor& descriptor);
+  bool AttachMemory(Op* op, Timestamp now);
+  size_t BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
+                    Rank owner) const;
+  size_t WorstCaseBytes(const OpDescriptor& descriptor,
+                        const ChunkPlan& plan) const;
+  uint8_t* AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now);
+  bool EvictOldest(OpSeq keep_from, Timestamp now);
+  void ReleaseOp(Op* op);
+  void CloseOp(Op* op, Timestamp now);
+  void AdvanceWindow(Timestamp now);
+  bool AllDoneWith(OpSeq seq) const;
+  void PushEvent(const PendingEvent& event);
+  void Count(const Op& op, OpEvent event) {
+    transitions_->Count(op.state, event);
+  }
+
+  // group_membership.cc
+  bool IsExpected(Rank rank, OpSeq seq) const;
+  bool WantsPackets(Rank rank) const;
+  bool AllExpectedArrived(const Op& op, uint32_t local) const;
+  Verdict OnHello(Rank source, std::span<const uint8_t> body, Timestamp now);
+  Verdict OnProbe(Rank source, std::span<const uint8_t> body, Timestamp now);
+  Verdict OnLeave(Rank source, std::span<const uint8_t> body, Timestamp now);
+  void CheckFormed(Timestamp now);
+  void AdvanceFormation(Timestamp now);
+  void AdvanceLiveness(Timestamp now);
+  void AdvanceLeaving(Timestamp now);
+  void LosePeer(Rank rank, Timestamp now);
+  void FailIfNeeded(Op* op, Rank rank, Timestamp now);
+  void Heard(Rank rank, Timestamp now);
+
+  // group_submit.cc
+  SubmitResult CheckSubmit(const OpDescriptor& op, BufferView buffers) const;
+  bool AttachCoefficients(Op* op, BufferView buffers, Timestamp now);
+  void SubmitExpired(const OpDescriptor& descriptor, Timestamp now);
+  void SubmitTrivial(Op* op, const OpDescriptor& descriptor, BufferView buffers,
+                     Timestamp now);
+  void SubmitMismatched(Op* op, const OpDescriptor& descriptor, Timestamp now);
+  void BeginReport(Op* op, Timestamp now);
+  void ActivateOp(Op* op, BufferView buffers, Timestamp now);
+  void TakeRetained(Op* op);
+  void PlaceOwnShard(Op* op);
+  void PlaceOwnChunk(Op* op, uint32_t local);
+  void QueueGathered(Op* op);
+  bool HasAllAcknowledged(const Op& op) const;
+  void MaybeComplete(Op* op, Timestamp now);
+  void End(Op* op, EndCause cause, Timestamp now);
+  void Report(Op* op, OpStatus status, EndCause cause, Timestamp now);
+  void NoteMissing(Op* op);
+  void FillAbsent(Op* op);
+  void OwnAsResult(Op* op, const ChunkInfo& info, uint8_t* result);
+
+  // group_receive.cc
+  Verdict OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,
+                 Timestamp now);
+  Verdict OnData(Rank source, const wire::Header& header,
+                 std::span<const uint8_t> body, Timestamp arrival,
+                 Timestamp now);
+  Verdict OnResult(Rank source, const wire::Header& header,
+                   std::span<const uint8_t> body, Timestamp arrival,
+                   Timestamp now);
+  Verdict OnFeedback(Rank source, const wire::Header& header,
+                     std::span<const uint8_t> body, Timestamp now);
+  void OnCredit(Rank source, const wire::Credit& credit, Timestamp now);
+  Verdict OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body);
+  void AnswerNackData(Op* op, Rank source, const wire::NackBody& nack);
+  void AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack);
+  Verdict OnGone(Rank source, OpSeq seq, Timestamp now);
+  void OnWatermarks(Rank source, const wire::Watermarks& marks, Timestamp now);
+  void RaiseOpenUpto(Rank source, OpSeq upto, Timestamp now);
+  Verdict CheckOpOf(Rank source, const wire::Header& header, Op* op,
+                    Timestamp now);
+  void AskOpen(Op* op, Rank source, Timestamp now);
+  void NoteMismatch(Op* op, Rank source, const OpDescriptor& other,
+                    Timestamp now);
+  void OnContribution(Op* op, uint32_t local, Timestamp now);
+  void NoteProgress(Op* op, Timestamp now);
+  void FreezeChunk(Op* op, uint32_t local, Timestamp now);
+  bool AttachRetained(Op* op, Timestamp now);
+  void StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload);
+
+  // group_timers.cc
+  size_t QuorumSize() const;
+  void MaybeStartClocks(Op* op, Timestamp now);
+  void StartClocks(Op* op, Timestamp now);
+  void SetBounds(Op* op);
+  Timestamp DueOf(const Op& op) const;
+  void Rearm(Op* op);
+  void WakeBy(Timestamp when);
+  void FeedbackSoon(Timestamp now);
+  Duration FeedbackInterval() const;
+  void AdvanceHeartbeat(Timestamp now);
+  void AdvanceFeedback(Timestamp now);
+  void AdvanceOp(Op* op, Timestamp now);
+  void AdvanceExact(Op* op, Timestamp now);
+  void AdvanceBounded(Op* op, Timestamp now);
+  void AdvanceRepair(Op* op, Timestamp now);
+  void AskAnyOpen(Op* op, Timestamp now);
+  void BeginFreeze(Op* op, Timestamp now);
+  void AdvanceFreeze(Op* op, uint32_t budget, Timestamp now);
+  void CheckEarly(Op* op, Timestamp now);
+  bool IsStage1Spent(const Op& op) const;
+  bool IsStage2Spent(const Op& op) const;
+  void AcknowledgeReduced(Op* op, Timestamp now);
+  void AcknowledgeReceived(Op* op, Rank source, Timestamp now);
+
+  // group_send.cc
+  bool Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk);
+  bool NextControl(TxDescriptor* out, Timestamp now);
+  bool NextRequest(TxDescriptor* out, Timestamp now);
+  bool AnswerRequest(const Request& request, TxDescriptor* out, Timestamp now);
+  bool NextOpen(TxDescriptor* out, Timestamp now);
+  bool NextResult(TxDescriptor* out, Timestamp now);
+  bool ResultOf(Op* op, TxDescriptor* out, Timestamp now);
+  bool NextData(TxDescriptor* out, Timestamp now);
+  bool DataOf(Op* op, TxDescriptor* out, Timestamp now);
+  bool CanResend(const Op& op, uint32_t local) const;
+  bool MaySendData(const Op& op, Rank owner, uint32_t position) const;
+  uint32_t StreamChunk(const Op& op, Rank owner, uint32_t position,
+                       uint32_t chunks) const;
+  void AddOwnChunk(Op* op, uint32_t local, Timestamp now);
+  void ReadInput(Op* op, const ChunkInfo& info, uint8_t* out);
+  void SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now);
+  void SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
+                TxDescriptor* out, Timestamp now);
+  void SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
+                  TxDescriptor* out, Timestamp now);
+  bool SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,
+                Timestamp now);
+  bool ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const;
+  size_t EncodeFeedback(Rank rank, uint8_t* body, Timestamp now);
+  wire::Header HeaderFor(wire::PacketType type, Timestamp now) const;
+  void Finish(const wire::Header& header, Rank peer, TxDescriptor* out);
+  wire::Watermarks OwnWatermarks() const;
+  void MarkControl(Rank rank) { control_due_.Set(rank.index()); }
+
+  const GroupId id_;
+  const GroupConfig config_;
+  const uint32_t settings_hash_;
+  Phase phase_ = Phase::kForming;
+  ByteArena arena_;
+  Rng rng_;  // jitter only
+  TransitionCounts* const transitions_;
+
+  // Ops. floor_ <= low_ <= next_submit may be anywhere up to low_ + window.
+  std::vector<Op> slots_;  // by op number modulo their count, a power of two
+  uint32_t slot_mask_ = 0;
+  OpSeq floor_{};        // first op kept
+  OpSeq low_{};          // first op not closed here
+  OpSeq done_{};         // first op not settled here
+  OpSeq next_submit_{};  // the next submit's number: own open_upto
+  OpSeq high_{};         // after the newest op opened here
+
+  std::vector<Peer> peers_;  // by rank; the own entry is unused
+  size_t lost_count_ = 0;    // peers dead or left
+  Rank first_lost_{};
+
+  // Sending.
+  std::vector<uint64_t> control_due_words_;
+  BitmapView control_due_;         // peers with control packets to send
+  std::vector<Request> requests_;  // a ring
+  size_t requests_head_ = 0;
+  size_t requests_count_ = 0;
+  bool maybe_sendable_ = false;  // an op may have something to send
+
+  // Events, a ring.
+  std::vector<PendingEvent> events_;
+  size_t events_head_ = 0;
+  size_t events_count_ = 0;
+
+  // Timers.
+  Timestamp next_due_ = Timestamp::Never();
+  Timestamp formation_deadline_;
+  Timestamp hello_at_ = Timestamp::Never();
+  uint32_t hello_backoff_ = 1;
+  uint32_t hello_sequence_ = 0;
+  Timestamp liveness_at_ = Timestamp::Never();
+  Timestamp heartbeat_at_ = Timestamp::Never();
+  Timestamp feedback_at_ = Timestamp::Never();
+  uint32_t feedback_backoff_ = 1;
+  Timestamp last_advance_;
+  wire::LeaveReason leave_reason_{};
+  OpSeq gone_from_{};  // when leaving: first op we take no part in
+  Timestamp release_by_ = Timestamp::Never();
+  uint32_t farewells_left_ = 0;
+};
+
+}  // namespace optireduce::core
+
+#endif  // OPTIREDUCE_DATAPLANE_CORE_GROUP_H_

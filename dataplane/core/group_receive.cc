@@ -1,0 +1,438 @@
+// Packets. Every handler checks first and changes state last.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "dataplane/core/group.h"
+
+namespace optireduce::core {
+namespace {
+
+std::optional<OpDescriptor> DescriptorOf(const wire::OpenBody& body) {
+  OpDescriptor op;
+  const auto dtype = gradcodec::DtypeFromWire(body.dtype);
+  const auto reduce_op = gradcodec::ReduceOpFromWire(body.reduce_op);
+  if (!dtype.has_value() || !reduce_op.has_value() ||
+      body.collective < static_cast<uint8_t>(Collective::kAllReduce) ||
+      body.collective > static_cast<uint8_t>(Collective::kBarrier) ||
+      body.mode < static_cast<uint8_t>(Mode::kBounded) ||
+      body.mode > static_cast<uint8_t>(Mode::kExact) ||
+      body.codec > static_cast<uint8_t>(Codec::kHadamard) ||
+      body.count > kMaxCount) {
+    return std::nullopt;
+  }
+  op.collective = static_cast<Collective>(body.collective);
+  op.reduce_op = *reduce_op;
+  op.dtype = *dtype;
+  op.mode = static_cast<Mode>(body.mode);
+  op.codec = static_cast<Codec>(body.codec);
+  op.root = Rank(body.root);
+  op.count = body.count;
+  op.bucket = body.bucket;
+  op.step = body.step;
+  return op;
+}
+
+}  // namespace
+
+Verdict Group::CheckSource(const wire::Header& header,
+                           NetAddress source) const {
+  if (header.source >= world()) return Verdict::kUnknownSource;
+  const Rank rank(header.source);
+  if (IsSelf(rank)) return Verdict::kOwnSource;
+  if (PeerOf(rank).endpoint.address != source) return Verdict::kUnknownSource;
+  if (PeerOf(rank).dead) return Verdict::kRemovedSource;
+  return Verdict::kAccepted;
+}
+
+Verdict Group::OnPacket(const wire::Header& header,
+                        std::span<const uint8_t> body, bool ecn_marked,
+                        Timestamp arrival, Timestamp now) {
+  const Rank source(header.source);
+  Peer& peer = PeerOf(source);
+  ++peer.packets_received;
+  peer.ecn_marks = static_cast<uint16_t>(peer.ecn_marks + ecn_marked);
+  peer.echo_valid = true;
+  peer.echo_time = header.send_time;
+  peer.echo_arrival = arrival;
+  Heard(source, now);
+  const OpSeq seq(header.op_seq);
+  switch (header.type) {
+    case wire::PacketType::kData:
+      return OnData(source, header, body, arrival, now);
+    case wire::PacketType::kResult:
+      return OnResult(source, header, body, arrival, now);
+    case wire::PacketType::kOpen:
+      return OnOpen(source, seq, body, now);
+    case wire::PacketType::kFeedback:
+      return OnFeedback(source, header, body, now);
+    case wire::PacketType::kNack:
+      return OnNack(source, seq, body);
+    case wire::PacketType::kGone:
+      return OnGone(source, seq, now);
+    case wire::PacketType::kHello:
+      return OnHello(source, body, now);
+    case wire::PacketType::kProbe:
+      return OnProbe(source, body, now);
+    case wire::PacketType::kLeave:
+      return OnLeave(source, body, now);
+  }
+  return Verdict::kUnknownType;
+}
+
+// Rule 3: cumulative, so that a lost OPEN is made good by any later packet.
+void Group::RaiseOpenUpto(Rank source, OpSeq upto, Timestamp now) {
+  Peer& peer = PeerOf(source);
+  if (!peer.open_upto.IsBefore(upto)) return;
+  const OpSeq from = peer.open_upto;
+  peer.open_upto = upto;
+  // A host follows the others although its trainer is late: every op of the
+  // window that a peer has opened is opened here too.
+  OpSeq seq = from.IsBefore(floor_) ? floor_ : from;
+  const OpSeq end = low_.Plus(config_.window);
+  for (; seq.IsBefore(upto) && seq.IsBefore(end); seq = seq.Next()) {
+    Op* op = FindOp(seq);
+    if (op != nullptr) {
+      ++op->opened_count;
+    } else {
+      Verdict ignored{};
+      op = FindOrOpen(seq, now, &ignored);  // counts the peer itself
+      if (op == nullptr) break;
+    }
+    Count(*op, OpEvent::kWatermark);
+    MaybeStartClocks(op, now);
+    MaybeComplete(op, now);
+  }
+  maybe_sendable_ = true;
+}
+
+void Group::OnWatermarks(Rank source, const wire::Watermarks& marks,
+                         Timestamp now) {
+  RaiseOpenUpto(source, OpSeq(marks.open_upto), now);
+  Peer& peer = PeerOf(source);
+  const OpSeq done(marks.done_upto);
+  if (!peer.done_upto.IsBefore(done)) return;
+  peer.done_upto = done;
+  AdvanceWindow(now);
+}
+
+Verdict Group::OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,
+                      Timestamp now) {
+  wire::OpenBody open;
+  if (wire::DecodeOpen(body, &open) != wire::WireError::kOk) {
+    return Verdict::kBadBody;
+  }
+  const std::optional<OpDescriptor> descriptor = DescriptorOf(open);
+  if (!descriptor.has_value() || descriptor->root.index() >= world()) {
+    return Verdict::kBadBody;
+  }
+  OnWatermarks(source, open.watermarks, now);
+  Verdict verdict{};
+  Op* op = FindOrOpen(seq, now, &verdict);
+  if (op == nullptr) return verdict;
+  Count(*op, OpEvent::kOpen);
+  if (op->local_only) return Verdict::kStaleOp;
+  if (op->has_descriptor) {
+    if (op->fingerprint != Fingerprint(*descriptor)) {
+      NoteMismatch(op, source, *descriptor, now);
+    }
+    return Verdict::kAccepted;
+  }
+  SetDescriptor(op, *descriptor);
+  op->descriptor_from = source;
+  op->descriptor.soft_limit = op->descriptor.hard_limit = Duration();
+  // Exact ops take memory at the submit: nothing is sent to who has not opened.
+  if (!op->is_exact() && !op->is_closed()) AttachMemory(op, now);
+  if (op->state == OpState::kHeard) op->state = OpState::kServing;
+  MaybeStartClocks(op, now);
+  Rearm(op);
+  return Verdict::kAccepted;
+}
+
+void Group::NoteMismatch(Op* op, Rank source, const OpDescriptor& other,
+                         Timestamp now) {
+  if (!op->mismatched) {
+    op->mismatched = true;
+    op->mismatch_rank = source;
+    op->mismatch_descriptor = other;
+  }
+  if (op->is_submitted()) Ask(Request::Kind::kOpen, source, op->seq, 0);
+  if (op->state != OpState::kActive) return;
+  Report(op, OpStatus::kMismatch, EndCause::kError, now);
+  CloseOp(op, now);
+}
+
+// Asks for the descriptor, once per interval.
+void Group::AskOpen(Op* op, Rank source, Timestamp now) {
+  if (now < op->ask_open_at) return;
+  op->ask_open_at = now + config_.nack_interval;
+  Ask(Request::Kind::kNackOpen, source, op->seq, 0);
+}
+
+// Common to data and results: do we know the op, and is it the sender's?
+Verdict Group::CheckOpOf(Rank source, const wire::Header& header, Op* op,
+                         Timestamp now) {
+  if (op->local_only) return Verdict::kUnexpected;
+  if (!op->has_descriptor) {
+    AskOpen(op, source, now);
+    return Verdict::kNoDescriptor;
+  }
+  if (header.fingerprint != op->fingerprint) {
+    AskOpen(op, source, now);
+    return Verdict::kFingerprint;
+  }
+  if (op->mismatched) return Verdict::kUnexpected;
+  if (op->memory.block == nullptr) {
+    // An exact op before its submit, or a bounded one that found no room.
+    if (op->is_exact()) return Verdict::kUnexpected;
+    if (op->is_closed() || !AttachMemory(op, now)) return Verdict::kNoMemory;
+  }
+  return Verdict::kAccepted;
+}
+
+Verdict Group::OnData(Rank source, const wire::Header& header,
+                      std::span<const uint8_t> body, Timestamp arrival,
+                      Timestamp now) {
+  const OpSeq seq(header.op_seq);
+  if (!seq.IsBefore(floor_)) RaiseOpenUpto(source, seq.Next(), now);
+  Verdict verdict{};
+  Op* op = FindOrOpen(seq, now, &verdict);
+  if (op == nullptr) return verdict;
+  Count(*op, OpEvent::kData);
+  if (verdict = CheckOpOf(source, header, op, now);
+      verdict != Verdict::kAccepted) {
+    return verdict;
+  }
+  if (!op->has_stage1()) return Verdict::kUnexpected;
+  const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
+  if (!info.has_value() || !IsSelf(info->owner)) return Verdict::kBadChunk;
+  if (body.size() != info->bytes) return Verdict::kBadChunkLength;
+  // The stage ends at its bound, whenever that is noticed.
+  if (arrival > op->stage1_bound) BeginFreeze(op, now);
+  const Reduction::AddResult added =
+      op->freezing && !op->reduction.IsFrozen(info->local)
+          ? Reduction::AddResult::kFrozen
+          : op->reduction.Add(info->local, source, body.data());
+  switch (added) {
+    case Reduction::AddResult::kDuplicate:
+      return Verdict::kDuplicate;
+    case Reduction::AddResult::kBeyondCredit:
+      return Verdict::kBeyondCredit;
+    case Reduction::AddResult::kFrozen:  // rule 6
+      if (op->reduction.IsFrozen(info->local) && WantsPackets(source)) {
+        Ask(Request::Kind::kResult, source, seq, info->local);
+      }
+      return Verdict::kLate;
+    case Reduction::AddResult::kAdded:
+      break;
+  }
+  op->last_data = arrival;
+  if ((header.flags & wire::kFlagTail) != 0) {
+    op->data_tails.Set(source.index());
+  }
+  NoteProgress(op, now);
+  OnContribution(op, info->local, now);
+  return Verdict::kAccepted;
+}
+
+// A contribution is in; is the chunk whole?
+void Group::OnContribution(Op* op, uint32_t local, Timestamp now) {
+  ++op->contributions;
+  if (!AllExpectedArrived(*op, local)) return;
+  FreezeChunk(op, local, now);
+  MaybeComplete(op, now);
+}
+
+void Group::NoteProgress(Op* op, Timestamp now) {
+  op->last_progress = now;
+  op->repair_backoff = 1;
+}
+
+// Rule 5: once, final.
+void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
+  const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
+  const uint8_t* own_input = op->state == OpState::kActive && op->is_exact()
+                                 ? op->buffers.input + op->InputOffset(info)
+                                 : nullptr;
+  op->reduction.Freeze(local, own_input);
+  if (op->has_stage2()) {
+    op->sending.results[op->sending.results_tail++] = local;
+    maybe_sendable_ = true;
+  } else {
+    AcknowledgeReduced(op, now);
+  }
+  if (op->state == OpState::kActive) PlaceOwnChunk(op, local);
+}
+
+Verdict Group::OnResult(Rank source, const wire::Header& header,
+                        std::span<const uint8_t> body, Timestamp arrival,
+                        Timestamp now) {
+  Verdict verdict{};
+  Op* op = FindOrOpen(OpSeq(header.op_seq), now, &verdict);
+  if (op == nullptr) return verdict;
+  Count(*op, OpEvent::kResult);
+  if (verdict = CheckOpOf(source, header, op, now);
+      verdict != Verdict::kAccepted) {
+    // Rule 3: a result proves a quorum, whatever else lacks.
+    if (verdict == Verdict::kNoDescriptor) StartClocks(op, now);
+    return verdict;
+  }
+  if (!op->has_stage2()) return Verdict::kUnexpected;
+  const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
+  if (!info.has_value() || info->owner != source) return Verdict::kBadChunk;
+  if (body.size() != info->bytes) return Verdict::kBadChunkLength;
+  if (header.contributors > world()) return Verdict::kBadBody;
+  if (!op->is_exact()) StartClocks(op, now);
+  if (op->assembly.Has(info->chunk)) return Verdict::kDuplicate;
+  if (op->is_reported() || arrival > op->close_bound) return Verdict::kLate;
+  if (op->is_exact() && op->state != OpState::kActive) {
+    return Verdict::kUnexpected;
+  }
+  if (op->state != OpState::kActive && !AttachRetained(op, now)) {
+    return Verdict::kNoMemory;
+  }
+  StoreResult(op, *info, body.data());
+  op->assembly.Note(*info, header.contributors);
+  op->last_result = arrival;
+  if ((header.flags & wire::kFlagTail) != 0) {
+    op->result_tails.Set(source.index());
+  }
+  NoteProgress(op, now);
+  if (op->is_exact()) AcknowledgeReceived(op, source, now);
+  MaybeComplete(op, now);
+  return Verdict::kAccepted;
+}
+
+// Room for results that come before the submit.
+bool Group::AttachRetained(Op* op, Timestamp now) {
+  if (op->memory.retained != nullptr) return true;
+  op->memory.retained = AllocateEvicting(
+      op->plan.elements() * op->plan.element_bytes(), op->seq, now);
+  return op->memory.retained != nullptr;
+}
+
+void Group::StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload) {
+  if (op->state != OpState::kActive) {
+    std::memcpy(op->memory.retained + info.first * op->plan.element_bytes(),
+                payload, info.bytes);
+  } else if (op->memory.coefficients != nullptr) {
+    op->coefficients.Write(info.first, info.elements, payload);
+  } else {
+    std::memcpy(op->buffers.output + op->OutputOffset(info), payload,
+                info.bytes);
+  }
+}
+
+Verdict Group::OnFeedback(Rank source, const wire::Header& header,
+                          std::span<const uint8_t> body, Timestamp now) {
+  wire::FeedbackBody feedback;
+  if (wire::DecodeFeedback(body, &feedback) != wire::WireError::kOk) {
+    return Verdict::kBadBody;
+  }
+  OnWatermarks(source, feedback.watermarks, now);
+  for (size_t i = 0; i < feedback.num_credits; ++i) {
+    OnCredit(source, feedback.credits[i], now);
+  }
+  // The sender waits for something; who has nothing to tell by himself answers
+  // (rule 20). Answers are not answered.
+  if (floor_ == high_ && (header.flags & wire::kFlagRepair) == 0) {
+    PeerOf(source).feedback_due = true;
+    MarkControl(source);
+  }
+  return Verdict::kAccepted;
+}
+
+void Group::OnCredit(Rank source, const wire::Credit& credit, Timestamp now) {
+  Op* op = FindOp(OpSeq(credit.op_seq));
+  if (op == nullptr || op->state != OpState::kActive || !op->is_exact() ||
+      op->acknowledged == nullptr) {
+    return;
+  }
+  uint32_t& known = op->acknowledged[source.index()];
+  const uint32_t most =
+      op->plan.ChunksOf(op->has_stage1() ? source : config_.self);
+  if (credit.prefix <= known || credit.prefix > most) return;
+  known = credit.prefix;
+  NoteProgress(op, now);
+  maybe_sendable_ = true;
+  MaybeComplete(op, now);
+}
+
+Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body) {
+  wire::NackBody nack;
+  if (wire::DecodeNack(body, &nack) != wire::WireError::kOk) {
+    return Verdict::kBadBody;
+  }
+  Op* op = FindOp(seq);
+  if (op == nullptr) {
+    if (!seq.IsBefore(floor_)) return Verdict::kUnexpected;
+    if (nack.kind != wire::NackKind::kOpen) {
+      Ask(Request::Kind::kGone, source, seq, 0);
+    }
+    return Verdict::kStaleOp;
+  }
+  Count(*op, OpEvent::kNack);
+  switch (nack.kind) {
+    case wire::NackKind::kOpen:
+      if (!op->is_submitted()) return Verdict::kUnexpected;
+      Ask(Request::Kind::kOpen, source, seq, 0);
+      break;
+    case wire::NackKind::kData:
+      AnswerNackData(op, source, nack);
+      break;
+    case wire::NackKind::kResult:
+      AnswerNackResult(op, source, nack);
+      break;
+  }
+  return Verdict::kAccepted;
+}
+
+// Sends again what was sent before; what the scatter has not reached yet comes
+// by itself.
+void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
+  if (op->state != OpState::kActive || !op->is_exact() || !op->has_stage1()) {
+    return;
+  }
+  const uint32_t chunks = op->plan.ChunksOf(source);
+  for (size_t i = 0; i < nack.num_ranges; ++i) {
+    const wire::ChunkRange& range = nack.ranges[i];
+    for (uint32_t n = 0; n < range.count; ++n) {
+      const uint32_t local = range.first + n;
+      if (local >= chunks || local >= op->sending.data_position) return;
+      if (!Ask(Request::Kind::kData, source, op->seq, local)) return;
+    }
+  }
+}
+
+void Group::AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack) {
+  if (!op->has_descriptor || op->memory.block == nullptr || !op->is_exact() ||
+      !op->has_stage2()) {
+    return;
+  }
+  const uint32_t chunks = op->plan.ChunksOf(config_.self);
+  for (size_t i = 0; i < nack.num_ranges; ++i) {
+    const wire::ChunkRange& range = nack.ranges[i];
+    for (uint32_t n = 0; n < range.count; ++n) {
+      const uint32_t local = range.first + n;
+      if (local >= chunks) return;
+      if (!CanResend(*op, local)) continue;
+      if (!Ask(Request::Kind::kResult, source, op->seq, local)) return;
+    }
+  }
+}
+
+Verdict Group::OnGone(Rank source, OpSeq seq, Timestamp now) {
+  Op* op = FindOp(seq);
+  if (op == nullptr) return Verdict::kStaleOp;
+  Count(*op, OpEvent::kGone);
+  if (op->state != OpState::kActive || !op->is_exact()) {
+    return Verdict::kUnexpected;
+  }
+  op->report.missing.Add(source);
+  Report(op, OpStatus::kExpired, EndCause::kError, now);
+  CloseOp(op, now);
+  return Verdict::kAccepted;
+}
+
+}  // namespace optireduce::core

@@ -1,0 +1,458 @@
+// What to send next. Order: control, answers, descriptors, results, data: the
+// nearer a packet is to the end of an op, the earlier it leaves.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "dataplane/core/group.h"
+
+namespace optireduce::core {
+namespace {
+
+using wire::PacketType;
+
+// Chunks of the scatter looked at per packet, so that skipping what is not
+// needed any more stays bounded work.
+constexpr uint32_t kScatterBudget = 4096;
+
+}  // namespace
+
+// False if the ring is full; who asked will ask again.
+bool Group::Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk) {
+  if (requests_count_ == requests_.size()) return false;
+  requests_[(requests_head_ + requests_count_) % requests_.size()] = {
+      kind, peer, seq, chunk};
+  ++requests_count_;
+  return true;
+}
+
+bool Group::HasPacket() const {
+  return requests_count_ > 0 || maybe_sendable_ ||
+         control_due_.FindFirstSet() < world();
+}
+
+wire::Watermarks Group::OwnWatermarks() const {
+  return {next_submit_.value(), done_.value()};
+}
+
+wire::Header Group::HeaderFor(PacketType type, Timestamp now) const {
+  wire::Header header;
+  header.type = type;
+  header.tag = config_.tag;
+  header.source = config_.self.value();
+  header.send_time = static_cast<uint32_t>(now.nanos() / 1000) & 0xFFFFFF;
+  return header;
+}
+
+// The body is in place; writes the header and the trailer.
+void Group::Finish(const wire::Header& header, Rank peer, TxDescriptor* out) {
+  wire::EncodeHeader(header, out->buffer);
+  out->length = static_cast<uint32_t>(
+      wire::Seal(out->buffer, wire::kHeaderBytes + header.length));
+  out->source = config_.members[config_.self.index()];
+  out->destination = PeerOf(peer).endpoint;
+  out->flow = static_cast<uint16_t>(header.op_seq * 31 + peer.value());
+}
+
+bool Group::NextPacket(TxDescriptor* out, Timestamp now) {
+  if (NextControl(out, now) || NextRequest(out, now)) return true;
+  if (!maybe_sendable_) return false;
+  if (NextOpen(out, now) || NextResult(out, now) || NextData(out, now)) {
+    return true;
+  }
+  maybe_sendable_ = false;
+  return false;
+}
+
+bool Group::NextControl(TxDescriptor* out, Timestamp now) {
+  const size_t index = control_due_.FindFirstSet();
+  if (index >= world()) return false;
+  const Rank rank = RankAt(index);
+  Peer& peer = peers_[index];
+  uint8_t* body = out->buffer + wire::kHeaderBytes;
+  wire::Header header;
+  size_t length = 0;
+  if (peer.hello_due) {
+    header = HeaderFor(PacketType::kHello, now);
+    wire::HelloBody hello;
+    hello.reply_wanted = peer.hello_reply_wanted;
+    hello.formed = phase_ == Phase::kReady;
+    hello.settings_hash = settings_hash_;
+    hello.sequence = hello_sequence_++;
+    length = wire::EncodeHello(hello, body);
+    peer.hello_due = peer.hello_reply_wanted = false;
+  } else if (peer.probe_due || peer.probe_reply_bytes != 0) {
+    header = HeaderFor(PacketType::kProbe, now);
+    wire::ProbeBody probe;
+    probe.reply = !peer.probe_due;
+    probe.probed_bytes = probe.reply
+                             ? peer.probe_reply_bytes
+                             : static_cast<uint16_t>(config_.payload_bytes);
+    length = wire::EncodeProbe(
+        probe,
+        probe.reply ? wire::kProbeFixedBytes : size_t{config_.payload_bytes},
+        body);
+    if (probe.reply) peer.probe_reply_bytes = 0;
+    peer.probe_due = false;
+  } else if (peer.leave_due) {
+    header = HeaderFor(PacketType::kLeave, now);
+    wire::LeaveBody leave;
+    leave.watermarks = {gone_from_.value(), done_.value()};
+    leave.reason = leave_reason_;
+    length = wire::EncodeLeave(leave, body);
+    peer.leave_due = false;
+  } else {
+    header = HeaderFor(PacketType::kFeedback, now);
+    if (floor_ == high_) header.flags = wire::kFlagRepair;  // an answer
+    length = EncodeFeedback(rank, body, now);
+    peer.feedback_due = false;
+    peer.told_done = done_;
+  }
+  if (!peer.has_control_due()) control_due_.Clear(index);
+  header.length = static_cast<uint16_t>(length);
+  Finish(header, rank, out);
+  return true;
+}
+
+size_t Group::EncodeFeedback(Rank rank, uint8_t* body, Timestamp now) {
+  Peer& peer = PeerOf(rank);
+  wire::FeedbackBody feedback;
+  feedback.watermarks = OwnWatermarks();
+  feedback.echo_valid = peer.echo_valid;
+  feedback.echo_time = peer.echo_time;
+  feedback.echo_delay = static_cast<uint16_t>(std::clamp<int64_t>(
+      (now - peer.echo_arrival).nanos() / 1000, 0, UINT16_MAX));
+  feedback.received = static_cast<uint32_t>(peer.packets_received);
+  feedback.ecn_marks = peer.ecn_marks;
+  peer.echo_valid = false;  // one sample per packet
+  for (OpSeq seq = floor_; seq.IsBefore(high_); seq = seq.Next()) {
+    const Op* op = FindOp(seq);
+    if (op == nullptr || !op->has_descriptor || !op->is_exact() ||
+        op->memory.block == nullptr || op->mismatched) {
+      continue;
+    }
+    if (feedback.num_credits == wire::FeedbackBody::kMaxCredits) break;
+    const uint32_t prefix =
+        op->has_stage1() ? op->reduction.prefix() : op->assembly.PrefixOf(rank);
+    feedback.credits[feedback.num_credits++] = {seq.value(), prefix};
+  }
+  return wire::EncodeFeedback(feedback, body);
+}
+
+bool Group::NextRequest(TxDescriptor* out, Timestamp now) {
+  while (requests_count_ > 0) {
+    const Request request = requests_[requests_head_];
+    requests_head_ = (requests_head_ + 1) % requests_.size();
+    --requests_count_;
+    if (PeerOf(request.peer).dead) continue;
+    if (AnswerRequest(request, out, now)) return true;
+  }
+  return false;
+}
+
+// False if the op has moved on and there is nothing to say any more.
+bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
+                          Timestamp now) {
+  Op* op = FindOp(request.seq);
+  const Rank peer = request.peer;
+  if (request.kind == Request::Kind::kGone) {
+    if (op != nullptr) return false;
+    wire::Header header = HeaderFor(PacketType::kGone, now);
+    header.op_seq = request.seq.value();
+    Finish(header, peer, out);
+    return true;
+  }
+  if (op == nullptr) return false;
+  switch (request.kind) {
+    case Request::Kind::kResult:
+      if (!CanResend(*op, request.chunk)) return false;
+      SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
+      return true;
+    case Request::Kind::kData:
+      if (op->state != OpState::kActive) return false;
+      SendData(op, peer, op->plan.ChunkOf(peer, request.chunk),
+               wire::kFlagRepair, out, now);
+      return true;
+    case Request::Kind::kOpen:
+      SendOpen(op, peer, out, now);
+      return true;
+    case Request::Kind::kNackOpen:
+      return SendNack(op, peer, wire::NackKind::kOpen, out, now);
+    case Request::Kind::kNackData:
+      return SendNack(op, peer, wire::NackKind::kData, out, now);
+    case Request::Kind::kNackResult:
+      return SendNack(op, peer, wire::NackKind::kResult, out, now);
+    case Request::Kind::kGone:
+      break;
+  }
+  return false;
+}
+
+bool Group::NextOpen(TxDescriptor* out, Timestamp now) {
+  for (OpSeq seq = floor_; seq.IsBefore(next_submit_); seq = seq.Next()) {
+    Op* op = FindOp(seq);
+    if (op == nullptr || op->local_only || !op->is_submitted()) continue;
+    uint32_t& next = op->sending.open_peer;
+    while (next < world()) {
+      const Rank rank = RankAt(next++);
+      if (IsSelf(rank) || !WantsPackets(rank)) continue;
+      SendOpen(op, rank, out, now);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Group::SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now) {
+  wire::OpenBody open;
+  open.watermarks = OwnWatermarks();
+  open.collective = static_cast<uint8_t>(op->descriptor.collective);
+  open.reduce_op = static_cast<uint8_t>(op->descriptor.reduce_op);
+  open.dtype = static_cast<uint8_t>(op->descriptor.dtype);
+  open.mode = static_cast<uint8_t>(op->descriptor.mode);
+  open.codec = static_cast<uint8_t>(op->descriptor.codec);
+  open.root = op->descriptor.root.value();
+  open.count = op->descriptor.count;
+  open.bucket = op->descriptor.bucket;
+  open.step = op->descriptor.step;
+  wire::Header header = HeaderFor(PacketType::kOpen, now);
+  header.op_seq = op->seq.value();
+  header.fingerprint = op->fingerprint;
+  header.length = static_cast<uint16_t>(
+      wire::EncodeOpen(open, out->buffer + wire::kHeaderBytes));
+  Finish(header, peer, out);
+}
+
+// Whether a frozen or gathered chunk can be sent again. Not while others still
+// wait for their first copy: then the asker's may be on its way too.
+bool Group::CanResend(const Op& op, uint32_t local) const {
+  if (!op.has_descriptor || op.memory.block == nullptr || op.mismatched ||
+      !op.has_stage2() || local >= op.plan.ChunksOf(config_.self)) {
+    return false;
+  }
+  if (!op.has_stage1()) {
+    return op.state == OpState::kActive && local < op.sending.results_head;
+  }
+  return op.reduction.IsFrozen(local) &&
+         (!op.is_exact() || op.sending.results_head == op.sending.results_tail);
+}
+
+bool Group::NextResult(TxDescriptor* out, Timestamp now) {
+  for (OpSeq seq = floor_; seq.IsBefore(high_); seq = seq.Next()) {
+    Op* op = FindOp(seq);
+    if (op != nullptr && op->memory.block != nullptr &&
+        ResultOf(op, out, now)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Group::ResultOf(Op* op, TxDescriptor* out, Timestamp now) {
+  OpSending& sending = op->sending;
+  const bool gathered = !op->has_stage1();
+  // A gathered chunk lands in the receiver's own buffer: it must be there.
+  if (gathered && op->opened_count < world()) return false;
+  while (sending.results_head < sending.results_tail) {
+    const uint32_t local = sending.results[sending.results_head];
+    const bool tail = sending.results_total - sending.results_head <=
+                      TailLength(sending.results_total);
+    while (sending.results_peer < world()) {
+      // Everybody starts with another receiver.
+      const Rank rank =
+          RankAt((config_.self.index() + 1 + sending.results_peer++) % world());
+      if (IsSelf(rank) || !WantsPackets(rank) ||
+          op->seq.IsBefore(PeerOf(rank).done_upto)) {
+        continue;
+      }
+      SendResult(op, rank, local, tail ? wire::kFlagTail : 0, out, now);
+      return true;
+    }
+    sending.results_peer = 0;
+    ++sending.results_head;
+  }
+  return false;
+}
+
+void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
+                       TxDescriptor* out, Timestamp now) {
+  const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
+  wire::Header header = HeaderFor(PacketType::kResult, now);
+  header.op_seq = op->seq.value();
+  header.fingerprint = op->fingerprint;
+  header.chunk = info.chunk;
+  header.length = static_cast<uint16_t>(info.bytes);
+  header.flags = flags;
+  const uint8_t* payload = nullptr;
+  if (op->has_stage1()) {
+    payload = op->reduction.Result(local).data();
+    header.contributors = op->reduction.Contributors(local);
+    if (op->reduction.HasArrived(local, peer)) {
+      header.flags |= wire::kFlagIncluded;
+    }
+  } else {
+    payload = op->buffers.input + op->InputOffset(info);
+    header.contributors = static_cast<uint16_t>(world());
+    header.flags |= wire::kFlagIncluded;
+  }
+  std::memcpy(out->buffer + wire::kHeaderBytes, payload, info.bytes);
+  Finish(header, peer, out);
+}
+
+bool Group::NextData(TxDescriptor* out, Timestamp now) {
+  for (OpSeq seq = floor_; seq.IsBefore(next_submit_); seq = seq.Next()) {
+    Op* op = FindOp(seq);
+    if (op != nullptr && op->state == OpState::kActive &&
+        DataOf(op, out, now)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The scatter, chunk-major: position j goes to all owners before j + 1.
+bool Group::DataOf(Op* op, TxDescriptor* out, Timestamp now) {
+  OpSending& sending = op->sending;
+  if (now >= op->stage1_bound && !op->is_exact()) {
+    sending.data_position = sending.data_end;  // nobody would sum it
+  }
+  for (uint32_t budget = kScatterBudget; budget > 0; --budget) {
+    if (sending.data_position >= sending.data_end) return false;
+    if (sending.data_peer == world()) {
+      sending.data_peer = 0;
+      ++sending.data_position;
+      continue;
+    }
+    // Everybody starts with another owner, and with himself last.
+    const Rank owner =
+        RankAt((config_.self.index() + 1 + sending.data_peer) % world());
+    const uint32_t position = sending.data_position;
+    const uint32_t chunks = op->plan.ChunksOf(owner);
+    if (position < chunks && !MaySendData(*op, owner, position)) return false;
+    ++sending.data_peer;
+    if (position >= chunks || !IsExpected(owner, op->seq)) continue;
+    const uint32_t local = StreamChunk(*op, owner, position, chunks);
+    if (IsSelf(owner)) {
+      AddOwnChunk(op, local, now);
+      if (op->state != OpState::kActive) return false;
+      continue;
+    }
+    const ChunkInfo info = op->plan.ChunkOf(owner, local);
+    if (op->assembly.Has(info.chunk)) continue;  // reduced already
+    const bool tail = chunks - position <= TailLength(chunks);
+    SendData(op, owner, info, tail ? wire::kFlagTail : 0, out, now);
+    return true;
+  }
+  return false;
+}
+
+// In bounded mode every stream starts at an offset of its own, so that a cut
+// tail hits other chunks each time. In exact mode all start alike: the owner
+// can only hold a few chunks at once.
+uint32_t Group::StreamChunk(const Op& op, Rank owner, uint32_t position,
+                            uint32_t chunks) const {
+  if (op.is_exact()) return position;
+  const uint32_t offset =
+      StreamOffset(config_.tag, op.seq, config_.self, owner, chunks);
+  return (offset + position) % chunks;
+}
+
+// Exact mode: an owner takes chunks once it has opened the op, and as far as
+// its stash reaches.
+bool Group::MaySendData(const Op& op, Rank owner, uint32_t position) const {
+  if (!op.is_exact()) return true;
+  if (IsSelf(owner)) return position < op.reduction.credit_limit();
+  if (!op.seq.IsBefore(PeerOf(owner).open_upto)) return false;
+  uint32_t reduced = op.acknowledged[owner.index()];
+  if (op.has_stage2()) reduced = std::max(reduced, op.assembly.PrefixOf(owner));
+  const uint32_t window = Reduction::CreditWindow(
+      op.plan.elements_per_chunk() * op.plan.element_bytes(), world());
+  return position < reduced + window;
+}
+
+void Group::AddOwnChunk(Op* op, uint32_t local, Timestamp now) {
+  if (op->freezing || op->reduction.IsFrozen(local)) return;
+  std::array<uint8_t, wire::kMaxMtu> encoded;
+  const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
+  const uint8_t* input = op->buffers.input + op->InputOffset(info);
+  if (op->memory.coefficients != nullptr) {
+    op->coefficients.Read(info.first, info.elements, encoded.data());
+    input = encoded.data();
+  }
+  if (op->reduction.Add(local, config_.self, input) ==
+      Reduction::AddResult::kAdded) {
+    NoteProgress(op, now);
+    OnContribution(op, local, now);
+  }
+}
+
+void Group::ReadInput(Op* op, const ChunkInfo& info, uint8_t* out) {
+  if (op->memory.coefficients != nullptr) {
+    op->coefficients.Read(info.first, info.elements, out);
+  } else {
+    std::memcpy(out, op->buffers.input + op->InputOffset(info), info.bytes);
+  }
+}
+
+void Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
+                     TxDescriptor* out, Timestamp now) {
+  wire::Header header = HeaderFor(PacketType::kData, now);
+  header.op_seq = op->seq.value();
+  header.fingerprint = op->fingerprint;
+  header.chunk = info.chunk;
+  header.length = static_cast<uint16_t>(info.bytes);
+  header.flags = flags;
+  ReadInput(op, info, out->buffer + wire::kHeaderBytes);
+  Finish(header, peer, out);
+}
+
+// Lists what lacks now; false if nothing does any more.
+bool Group::SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,
+                     Timestamp now) {
+  wire::NackBody nack;
+  nack.kind = kind;
+  if (kind == wire::NackKind::kOpen) {
+    if (op->has_descriptor && !op->mismatched &&
+        op->state != OpState::kActive) {
+      return false;
+    }
+  } else if (!ListLacking(*op, peer, &nack)) {
+    return false;
+  }
+  wire::Header header = HeaderFor(PacketType::kNack, now);
+  header.op_seq = op->seq.value();
+  header.fingerprint = op->fingerprint;
+  header.length = static_cast<uint16_t>(
+      wire::EncodeNack(nack, out->buffer + wire::kHeaderBytes));
+  Finish(header, peer, out);
+  return true;
+}
+
+bool Group::ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const {
+  if (op.state != OpState::kActive || op.memory.block == nullptr) return false;
+  const bool data = nack->kind == wire::NackKind::kData;
+  const uint32_t begin =
+      data ? op.reduction.prefix() : op.assembly.PrefixOf(peer);
+  const uint32_t end =
+      data ? op.reduction.credit_limit() : op.plan.ChunksOf(peer);
+  const uint32_t first_chunk =
+      data || end == 0 ? 0 : op.plan.ChunkOf(peer, 0).chunk;
+  for (uint32_t local = begin; local < end; ++local) {
+    const bool here = data ? op.reduction.HasArrived(local, peer)
+                           : op.assembly.Has(first_chunk + local);
+    if (here) continue;
+    wire::ChunkRange& last =
+        nack->ranges[nack->num_ranges - (nack->num_ranges > 0)];
+    if (nack->num_ranges > 0 && last.first + last.count == local) {
+      ++last.count;
+    } else if (nack->num_ranges == wire::NackBody::kMaxRanges) {
+      break;
+    } else {
+      nack->ranges[nack->num_ranges++] = {local, 1};
+    }
+  }
+  return nack->num_ranges > 0;
+}
+
+}  // namespace optireduce::core

@@ -1,0 +1,378 @@
+// The trainer's side: submits and reports.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "dataplane/core/group.h"
+#include "gradcodec/accumulate.h"
+
+namespace optireduce::core {
+namespace {
+
+bool IsKnown(const OpDescriptor& op) {
+  return op.collective >= Collective::kAllReduce &&
+         op.collective <= Collective::kBarrier && op.mode >= Mode::kBounded &&
+         op.mode <= Mode::kExact && op.codec <= Codec::kHadamard;
+}
+
+bool Reduces(const OpDescriptor& op) {
+  return op.collective == Collective::kAllReduce ||
+         op.collective == Collective::kReduceScatter;
+}
+
+// Only an all-reduce may be bounded; only a bounded one, of at most 32-bit
+// floats, may be encoded.
+bool IsSupported(const OpDescriptor& op) {
+  if (!IsKnown(op)) return false;
+  if (op.collective == Collective::kBarrier) return op.mode == Mode::kExact;
+  if (gradcodec::SizeOf(op.dtype) == 0) return false;
+  const bool bounded = op.mode == Mode::kBounded;
+  if (bounded && op.collective != Collective::kAllReduce) return false;
+  if (Reduces(op) && !gradcodec::IsSupported(op.dtype, op.reduce_op, bounded)) {
+    return false;
+  }
+  return op.codec == Codec::kNone ||
+         (bounded && gradcodec::SizeOf(op.dtype) <= 4);
+}
+
+}  // namespace
+
+SubmitResult Group::CheckSubmit(const OpDescriptor& op,
+                                BufferView buffers) const {
+  if (phase_ >= Phase::kLeaving) return SubmitResult::kLeft;
+  if (phase_ != Phase::kReady) return SubmitResult::kNotReady;
+  if (lost_count_ > 0) return SubmitResult::kPeerLost;
+  if (!IsSupported(op)) return SubmitResult::kUnsupported;
+  const bool split = op.collective == Collective::kReduceScatter ||
+                     op.collective == Collective::kAllGather;
+  if (op.count > kMaxCount || (split && op.count % world() != 0) ||
+      (op.collective == Collective::kBarrier && op.count != 0)) {
+    return SubmitResult::kBadCount;
+  }
+  if (op.collective == Collective::kBroadcast && op.root.index() >= world()) {
+    return SubmitResult::kBadRoot;
+  }
+  const Duration hard =
+      op.hard_limit == Duration() ? config_.hard_limit : op.hard_limit;
+  if (op.soft_limit < Duration() || op.hard_limit < Duration() ||
+      op.soft_limit > hard ||
+      (op.mode == Mode::kExact && op.soft_limit != Duration())) {
+    return SubmitResult::kBadLimits;
+  }
+  if (!BuffersAllowed(op, world(), config_.self, buffers)) {
+    return SubmitResult::kBadBuffers;
+  }
+  return SubmitResult::kAccepted;
+}
+
+SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
+                           Timestamp now, OpSeq* seq) {
+  if (const SubmitResult check = CheckSubmit(descriptor, buffers);
+      check != SubmitResult::kAccepted) {
+    return check;
+  }
+  // Room for this op's event and every one that may come before it.
+  if (events_.size() - events_count_ < slots_.size() + 2 * world() + 8) {
+    return SubmitResult::kWindowFull;
+  }
+  *seq = next_submit_;
+  if (next_submit_.IsBefore(floor_)) {
+    SubmitExpired(descriptor, now);
+    return SubmitResult::kAccepted;
+  }
+  if (next_submit_.Since(low_) >= static_cast<int32_t>(config_.window)) {
+    return SubmitResult::kWindowFull;
+  }
+  const bool trivial =
+      world() == 1 ||
+      (descriptor.count == 0 && descriptor.collective != Collective::kBarrier);
+  const ChunkPlan plan(descriptor, world(), config_.payload_bytes, config_.tag,
+                       next_submit_);
+  if (!trivial && WorstCaseBytes(descriptor, plan) > arena_.capacity()) {
+    return SubmitResult::kTooLarge;
+  }
+  Verdict ignored{};
+  Op* op = FindOrOpen(next_submit_, now, &ignored);
+  if (op == nullptr) return SubmitResult::kMemoryFull;
+  if (trivial) {
+    SubmitTrivial(op, descriptor, buffers, now);
+    return SubmitResult::kAccepted;
+  }
+  if (op->has_descriptor && op->fingerprint != Fingerprint(descriptor)) {
+    op->mismatched = true;
+    op->mismatch_rank = op->descriptor_from;
+    op->mismatch_descriptor = op->descriptor;
+  }
+  if (op->mismatched) {
+    SubmitMismatched(op, descriptor, now);
+    return SubmitResult::kAccepted;
+  }
+  if (!op->has_descriptor) SetDescriptor(op, descriptor);
+  op->descriptor = descriptor;  // its limits are the trainer's own
+  if (!AttachMemory(op, now) || !AttachCoefficients(op, buffers, now)) {
+    return SubmitResult::kMemoryFull;
+  }
+  ActivateOp(op, buffers, now);
+  return SubmitResult::kAccepted;
+}
+
+bool Group::AttachCoefficients(Op* op, BufferView buffers, Timestamp now) {
+  if (op->descriptor.codec != Codec::kHadamard) return true;
+  const uint64_t count = op->descriptor.count;
+  uint8_t* memory =
+      AllocateEvicting(Coefficients::BytesNeeded(count), op->seq, now);
+  if (memory == nullptr) return false;
+  op->memory.coefficients = memory;
+  op->coefficients =
+      Coefficients(op->descriptor.dtype, count,
+                   SignSeed(config_.tag, op->seq, op->descriptor.bucket),
+                   buffers.input, memory);
+  return true;
+}
+
+// Its state is gone, evicted while the trainer was away (rule 21).
+void Group::SubmitExpired(const OpDescriptor& descriptor, Timestamp now) {
+  PendingEvent event{EventKind::kOpDone, config_.self, {}};
+  event.report.op_seq = next_submit_;
+  event.report.status = OpStatus::kExpired;
+  event.report.cause = EndCause::kError;
+  event.report.world = static_cast<uint16_t>(world());
+  event.report.elements = event.report.absent = descriptor.count;
+  event.report.submitted = event.report.closed = now;
+  PushEvent(event);
+  next_submit_ = next_submit_.Next();
+  AdvanceWindow(now);
+}
+
+void Group::BeginReport(Op* op, Timestamp now) {
+  Count(*op, OpEvent::kSubmit);
+  op->report.op_seq = op->seq;
+  op->report.world = static_cast<uint16_t>(world());
+  op->report.submitted = now;
+  op->hard_limit = now + (op->descriptor.hard_limit == Duration()
+                              ? config_.hard_limit
+                              : op->descriptor.hard_limit);
+  next_submit_ = next_submit_.Next();
+  ++op->opened_count;
+}
+
+// A world of one, or nothing to reduce: no packet, no wait.
+void Group::SubmitTrivial(Op* op, const OpDescriptor& descriptor,
+                          BufferView buffers, Timestamp now) {
+  if (!op->has_descriptor) SetDescriptor(op, descriptor);
+  op->local_only = true;
+  BeginReport(op, now);
+  const size_t bytes = OutputBytes(descriptor, world());
+  if (bytes > 0 && buffers.output != buffers.input) {
+    std::memcpy(buffers.output, buffers.input, bytes);
+  }
+  op->report.status = OpStatus::kComplete;
+  op->report.closed = now;
+  op->report.elements = descriptor.count;
+  op->report.contributions = descriptor.count * world();
+  op->report.min_contributors = static_cast<uint16_t>(world());
+  op->state = OpState::kReported;
+  PushEvent({EventKind::kOpDone, config_.self, op->report});
+  CloseOp(op, now);
+}
+
+// Ranks disagree: everybody gets an error with both descriptions. The op is
+// kept as a stub, so that our OPEN reaches those who have not heard.
+void Group::SubmitMismatched(Op* op, const OpDescriptor& descriptor,
+                             Timestamp now) {
+  arena_.Free(op->memory.block);
+  op->memory.block = nullptr;
+  op->reduction = Reduction();
+  op->assembly = Assembly();
+  op->sending = OpSending();
+  SetDescriptor(op, descriptor);
+  BeginReport(op, now);
+  op->sending.open_peer = 0;
+  maybe_sendable_ = true;
+  op->state = OpState::kActive;
+  Report(op, OpStatus::kMismatch, EndCause::kError, now);
+  CloseOp(op, now);
+}
+
+void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
+  const bool late = op->state == OpState::kLate;
+  BeginReport(op, now);
+  op->buffers = buffers;
+  op->state = OpState::kActive;
+  TakeRetained(op);
+  if (op->has_stage1()) PlaceOwnShard(op);
+  if (late) {  // rule 7: at once, with what was kept
+    End(op, EndCause::kDeadline, now);
+    CloseOp(op, now);
+    return;
+  }
+  maybe_sendable_ = true;
+  if (op->is_exact()) {
+    op->last_progress = now;
+    op->repair_at = now + config_.nack_interval;
+    if (!op->has_stage1()) QueueGathered(op);
+  } else if (op->descriptor.soft_limit != Duration()) {
+    op->limit = std::min(op->limit, now + op->descriptor.soft_limit);
+  }
+  FeedbackSoon(now);
+  MaybeStartClocks(op, now);
+  MaybeComplete(op, now);
+  Rearm(op);
+}
+
+// Results that came before the submit.
+void Group::TakeRetained(Op* op) {
+  if (op->memory.retained == nullptr) return;
+  for (uint32_t chunk = 0; chunk < op->plan.chunk_limit(); ++chunk) {
+    if (!op->assembly.Has(chunk)) continue;
+    const ChunkInfo info = *op->plan.Locate(chunk);
+    StoreResult(op, info,
+                op->memory.retained + info.first * op->plan.element_bytes());
+  }
+  arena_.Free(op->memory.retained);
+  op->memory.retained = nullptr;
+}
+
+void Group::PlaceOwnShard(Op* op) {
+  for (uint32_t local = 0; local < op->reduction.chunks(); ++local) {
+    if (op->reduction.IsFrozen(local)) PlaceOwnChunk(op, local);
+  }
+}
+
+void Group::PlaceOwnChunk(Op* op, uint32_t local) {
+  const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
+  StoreResult(op, info, op->reduction.Result(local).data());
+  op->assembly.Note(info, op->reduction.Contributors(local));
+}
+
+// All-gather and broadcast: the own shard is its own result.
+void Group::QueueGathered(Op* op) {
+  for (uint32_t local = 0; local < op->plan.ChunksOf(config_.self); ++local) {
+    const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
+    const uint8_t* from = op->buffers.input + op->InputOffset(info);
+    uint8_t* to = op->buffers.output + op->OutputOffset(info);
+    if (to != from) std::memcpy(to, from, info.bytes);
+    op->assembly.Note(info, static_cast<uint16_t>(world()));
+    op->sending.results[op->sending.results_tail++] = local;
+  }
+}
+
+bool Group::HasAllAcknowledged(const Op& op) const {
+  if (!op.is_exact()) return true;
+  switch (op.descriptor.collective) {
+    case Collective::kAllReduce:
+      return true;  // a result says that the contribution was used
+    case Collective::kBarrier:
+      return op.opened_count == world();
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kBroadcast:
+      break;
+  }
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (IsSelf(rank)) continue;
+    const uint32_t due =
+        op.plan.ChunksOf(op.has_stage1() ? rank : config_.self);
+    if (op.acknowledged[i] < due) return false;
+  }
+  return true;
+}
+
+void Group::MaybeComplete(Op* op, Timestamp now) {
+  if (op->state != OpState::kActive || !op->assembly.complete() ||
+      !HasAllAcknowledged(*op)) {
+    return;
+  }
+  End(op, EndCause::kAllIn, now);
+  if (op->is_exact() || op->reduction.all_frozen()) CloseOp(op, now);
+}
+
+// The op ends normally, with all or with a part.
+void Group::End(Op* op, EndCause cause, Timestamp now) {
+  op->assembly.Summarize(&op->report);
+  const OpReport& report = op->report;
+  const bool whole =
+      report.absent == 0 &&
+      report.contributions == report.elements * uint64_t{report.world};
+  Report(op, whole ? OpStatus::kComplete : OpStatus::kPartial, cause, now);
+}
+
+void Group::Report(Op* op, OpStatus status, EndCause cause, Timestamp now) {
+  OpReport& report = op->report;
+  report.status = status;
+  report.cause = cause;
+  report.deadline = op->limit;
+  report.closed = now;
+  if (status == OpStatus::kMismatch) {
+    report.mismatch_rank = op->mismatch_rank;
+    report.mismatch_descriptor = op->mismatch_descriptor;
+  }
+  if (status == OpStatus::kPartial || status == OpStatus::kHardLimit) {
+    NoteMissing(op);
+  }
+  if (status == OpStatus::kPartial) FillAbsent(op);
+  if (op->memory.coefficients != nullptr) {
+    if (status == OpStatus::kComplete || status == OpStatus::kPartial) {
+      op->coefficients.DecodeTo(op->buffers.output);
+    }
+    arena_.Free(op->memory.coefficients);
+    op->memory.coefficients = nullptr;
+  }
+  op->buffers = {};
+  op->state = OpState::kReported;
+  PushEvent({EventKind::kOpDone, config_.self, report});
+}
+
+// Names who is to blame: ranks that have not opened the op; and, unless the
+// wait for those explains all the rest, ranks whose packets lack.
+void Group::NoteMissing(Op* op) {
+  bool all_opened = true;
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (IsSelf(rank) || op->seq.IsBefore(PeerOf(rank).open_upto)) continue;
+    op->report.missing.Add(rank);
+    all_opened = false;
+  }
+  if (op->report.status == OpStatus::kHardLimit && !all_opened) return;
+  const uint32_t next = op->reduction.prefix();
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (IsSelf(rank)) continue;
+    const bool result_lacks = op->has_stage2() && op->assembly.PrefixOf(rank) <
+                                                      op->plan.ChunksOf(rank);
+    const bool data_lacks = op->is_exact() && next < op->reduction.chunks() &&
+                            !op->reduction.HasArrived(next, rank);
+    if (result_lacks || data_lacks) op->report.missing.Add(rank);
+  }
+}
+
+void Group::FillAbsent(Op* op) {
+  if (op->assembly.complete()) return;
+  std::array<uint8_t, wire::kMaxMtu> fill{};
+  for (uint32_t chunk = 0; chunk < op->plan.chunk_limit(); ++chunk) {
+    if (op->assembly.Has(chunk)) continue;
+    const std::optional<ChunkInfo> info = op->plan.Locate(chunk);
+    if (!info.has_value()) continue;
+    if (config_.fill == FillPolicy::kOwn) {
+      OwnAsResult(op, *info, fill.data());
+    }
+    StoreResult(op, *info, fill.data());
+  }
+}
+
+// What the result would be if every rank had contributed what this one did.
+void Group::OwnAsResult(Op* op, const ChunkInfo& info, uint8_t* result) {
+  std::array<uint8_t, wire::kMaxMtu> input;
+  std::array<uint8_t, 2 * wire::kMaxMtu> accumulator;
+  ReadInput(op, info, input.data());
+  const gradcodec::Dtype dtype = op->plan.wire_dtype();
+  gradcodec::AccumulateFirst(dtype, input.data(), accumulator.data(),
+                             info.elements);
+  gradcodec::ScaleAndRound(dtype, op->descriptor.reduce_op, accumulator.data(),
+                           1, static_cast<uint32_t>(world()), result,
+                           info.elements);
+}
+
+}  // namespace optireduce::core

@@ -1,0 +1,136 @@
+// The state of one op at one rank. What happens to it is decided in group*.cc.
+
+#ifndef OPTIREDUCE_DATAPLANE_CORE_OP_H_
+#define OPTIREDUCE_DATAPLANE_CORE_OP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dataplane/base/bitmap.h"
+#include "dataplane/base/time.h"
+#include "dataplane/core/assembly.h"
+#include "dataplane/core/coefficients.h"
+#include "dataplane/core/coverage.h"
+#include "dataplane/core/plan.h"
+#include "dataplane/core/reduction.h"
+#include "dataplane/core/report.h"
+#include "dataplane/core/types.h"
+
+namespace optireduce::core {
+
+// Memory an op takes from its group's arena, besides the slot itself.
+struct OpMemory {
+  uint8_t* block = nullptr;         // reduction, assembly, per-peer state
+  uint8_t* coefficients = nullptr;  // from the submit to the report
+  uint8_t* retained = nullptr;      // results that came before the submit
+};
+
+// What is still to be sent, apart from answers.
+struct OpSending {
+  uint32_t open_peer = 0;  // next rank to get our OPEN; N when all have it
+  // Scatter, chunk-major: position in the streams, then peer.
+  uint32_t data_position = 0;
+  uint32_t data_peer = 0;
+  uint32_t data_end = 0;  // longest shard, in chunks; 0: nothing to scatter
+  // Frozen chunks in the order of their freezing; the head goes to all peers.
+  uint32_t* results = nullptr;
+  uint32_t results_head = 0;
+  uint32_t results_tail = 0;
+  uint32_t results_peer = 0;
+  uint32_t results_total = 0;  // chunks of the own shard
+};
+
+struct Op {
+  OpSeq seq{};
+  OpState state = OpState::kFree;
+
+  // Known from the submit or a peer's OPEN.
+  bool has_descriptor = false;
+  Rank descriptor_from{};
+  OpDescriptor descriptor;
+  uint32_t fingerprint = 0;
+  ChunkPlan plan;
+
+  // A peer submitted something else.
+  bool mismatched = false;
+  Rank mismatch_rank{};
+  OpDescriptor mismatch_descriptor;
+
+  BufferView buffers;  // kActive only
+  OpMemory memory;
+  Reduction reduction;
+  Assembly assembly;
+  Coefficients coefficients;
+  OpSending sending;
+
+  bool local_only = false;     // a world of one or no elements: no packets
+  uint16_t opened_count = 0;   // ranks that have opened it
+  uint64_t contributions = 0;  // summed into the own shard, over its chunks
+  bool freezing = false;       // stage 1 is over: nothing more is summed
+  uint32_t freeze_next = 0;
+  // Streams whose last packets have come.
+  BitmapView data_tails;
+  BitmapView result_tails;
+  // Exact mode, by rank: chunks the peer has acknowledged. Of its shard, as
+  // reduced (all-reduce, reduce-scatter), or of ours, as received (others).
+  uint32_t* acknowledged = nullptr;
+  uint32_t advertised_prefix = 0;  // of the own shard, last told to the peers
+
+  Timestamp stage1_bound = Timestamp::Never();
+  Timestamp close_bound = Timestamp::Never();
+  Timestamp limit = Timestamp::Never();  // T2 or the caller's, if earlier
+  Timestamp hard_limit = Timestamp::Never();
+  Timestamp last_data;  // arrival of the newest
+  Timestamp last_result;
+  Timestamp last_progress;  // exact mode
+  Timestamp ask_open_at;    // not before: one question per interval
+  Timestamp early_check_at = Timestamp::Never();
+  Timestamp repair_at = Timestamp::Never();
+  uint32_t repair_backoff = 1;
+  Timestamp due = Timestamp::Never();  // earliest of all that can fire
+
+  OpReport report;
+
+  bool is_exact() const { return descriptor.mode == Mode::kExact; }
+  bool is_closed() const {
+    return state == OpState::kLate || state == OpState::kClosed;
+  }
+  bool is_submitted() const {
+    return state == OpState::kActive || state == OpState::kReported ||
+           state == OpState::kClosed;
+  }
+  bool is_reported() const {
+    return state == OpState::kReported || state == OpState::kClosed;
+  }
+  // Contributions go to owners / owners send reduced (or gathered) chunks.
+  bool has_stage1() const {
+    return descriptor.collective == Collective::kAllReduce ||
+           descriptor.collective == Collective::kReduceScatter;
+  }
+  bool has_stage2() const {
+    return descriptor.collective != Collective::kReduceScatter &&
+           descriptor.collective != Collective::kBarrier;
+  }
+
+  // Byte offset of a chunk in the input or the output buffer; the input of an
+  // all-gather and the output of a reduce-scatter hold one shard only.
+  uint64_t InputOffset(const ChunkInfo& info) const {
+    const uint64_t first =
+        descriptor.collective == Collective::kAllGather
+            ? uint64_t{info.local} * plan.elements_per_chunk()
+            : info.first;
+    return first * plan.element_bytes();
+  }
+  uint64_t OutputOffset(const ChunkInfo& info) const {
+    const uint64_t first =
+        descriptor.collective == Collective::kReduceScatter
+            ? uint64_t{info.local} * plan.elements_per_chunk()
+            : info.first;
+    return first * plan.element_bytes();
+  }
+};
+
+}  // namespace optireduce::core
+
+#endif  // OPTIREDUCE_DATAPLANE_CORE_OP_H_

@@ -164,7 +164,8 @@ class Group {
   void AdvanceFormation(Timestamp now);
   void AdvanceLiveness(Timestamp now);
   void AdvanceLeaving(Timestamp now);
-  void LosePeer(Rank rank, Timestamp now);
+  void NoteLost(Rank rank);
+  void FailOpsWithout(Rank rank, Timestamp now);
   void FailIfNeeded(Op* op, Rank rank, Timestamp now);
   void Heard(Rank rank, Timestamp now);
 
@@ -292,7 +293,6 @@ class Group {
 
   std::vector<Peer> peers_;  // by rank; the own entry is unused
   size_t lost_count_ = 0;    // peers dead or left
-  Rank first_lost_{};
 
   // Sending.
   std::vector<uint64_t> control_due_words_;

@@ -134,15 +134,16 @@ void Group::AdvanceLiveness(Timestamp now) {
   for (size_t i = 0; i < world(); ++i) {
     const Rank rank = RankAt(i);
     Peer& peer = peers_[i];
-    if (IsSelf(rank) || !WantsPackets(rank)) continue;
+    if (IsSelf(rank) || peer.dead) continue;
     const Timestamp suspect_at = peer.last_heard + config_.suspect_after;
     const Timestamp dead_at = peer.last_heard + config_.dead_after;
     if (now >= dead_at) {
       peer.dead = true;
-      LosePeer(rank, now);
+      if (!peer.left) NoteLost(rank);
+      FailOpsWithout(rank, now);
       continue;
     }
-    if (now >= suspect_at && !peer.suspect) {
+    if (now >= suspect_at && !peer.suspect && !peer.left) {
       peer.suspect = true;
       PushEvent({EventKind::kPeerSuspect, rank, {}});
     }
@@ -158,17 +159,24 @@ Verdict Group::OnLeave(Rank source, std::span<const uint8_t> body,
     return Verdict::kBadBody;
   }
   Peer& peer = PeerOf(source);
+  // It repeats itself until it knows that nobody needs it.
+  peer.feedback_due = true;
+  MarkControl(source);
   if (peer.left) return Verdict::kDuplicate;
   OnWatermarks(source, leave.watermarks, now);
   peer.left = true;
   peer.gone_from = OpSeq(leave.watermarks.open_upto);
-  LosePeer(source, now);
+  NoteLost(source);
+  FailOpsWithout(source, now);
   return Verdict::kAccepted;
 }
 
-void Group::LosePeer(Rank rank, Timestamp now) {
-  if (lost_count_++ == 0) first_lost_ = rank;
+void Group::NoteLost(Rank rank) {
+  ++lost_count_;
   PushEvent({EventKind::kPeerLost, rank, {}});
+}
+
+void Group::FailOpsWithout(Rank rank, Timestamp now) {
   for (OpSeq seq = floor_; seq.IsBefore(high_); seq = seq.Next()) {
     Op* op = FindOp(seq);
     if (op == nullptr || op->is_closed() || IsExpected(rank, seq)) continue;

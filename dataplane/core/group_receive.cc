@@ -115,6 +115,7 @@ void Group::OnWatermarks(Rank source, const wire::Watermarks& marks,
   if (!peer.done_upto.IsBefore(done)) return;
   peer.done_upto = done;
   AdvanceWindow(now);
+  if (phase_ == Phase::kLeaving) WakeBy(now);  // perhaps nothing is owed now
 }
 
 Verdict Group::OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,

@@ -130,8 +130,9 @@ void Group::AdvanceHeartbeat(Timestamp now) {
 void Group::AdvanceFeedback(Timestamp now) {
   for (size_t i = 0; i < world(); ++i) {
     Peer& peer = peers_[i];
-    if (IsSelf(RankAt(i)) || !WantsPackets(RankAt(i))) continue;
-    if (peer.done_upto.IsBefore(high_) || peer.told_done != done_) {
+    if (IsSelf(RankAt(i)) || peer.dead) continue;
+    if ((!peer.left && peer.done_upto.IsBefore(high_)) ||
+        peer.told_done != done_) {
       peer.feedback_due = true;
       MarkControl(RankAt(i));
     }

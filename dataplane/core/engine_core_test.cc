@@ -405,7 +405,8 @@ TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   ASSERT_NE(net.report(1, OpSeq(0)), nullptr);
   EXPECT_EQ(net.report(1, OpSeq(0))->status, OpStatus::kComplete);
   EXPECT_EQ(net.events(0).back().kind, EventKind::kGroupReleased);
-  EXPECT_EQ(net.events(1).back().kind, EventKind::kPeerLost);
+  EXPECT_EQ(net.events(1)[1].kind, EventKind::kPeerLost);
+  EXPECT_EQ(net.events(1)[1].peer, Rank(0));
 }
 
 TEST(WindowTest, NumbersWrapAndTheWindowHolds) {

@@ -1,8 +1,10 @@
 #include "dataplane/base/arena.h"
 
 #include <gtest/gtest.h>
+#include <sanitizer/asan_interface.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -12,8 +14,7 @@
 #include "dataplane/base/rng.h"
 
 // There only under AddressSanitizer.
-extern "C" int __asan_address_is_poisoned(void const volatile* address)
-    __attribute__((weak));
+#pragma weak __asan_address_is_poisoned
 
 namespace optireduce {
 namespace {
@@ -139,18 +140,21 @@ class ByteArenaProperty : public testing::TestWithParam<uint64_t> {
     return rng_.LogUniform(1, 2 * arena_.capacity()) - 1;
   }
 
+  static size_t Distance(const std::byte* from, const std::byte* to) {
+    return static_cast<size_t>(to - from);
+  }
+
   // Sizes of the gaps between the blocks, headers included.
   std::vector<size_t> Gaps() const {
     std::vector<size_t> gaps;
-    std::uintptr_t end = base_;
+    const std::byte* end = base_;
     for (const auto& [address, block] : blocks_) {
-      const std::uintptr_t start = address - 64;
-      if (start > end) gaps.push_back(start - end);
+      const std::byte* start = address - 64;
+      if (start > end) gaps.push_back(Distance(end, start));
       end = start + ByteArena::Cost(block.bytes);
     }
-    if (base_ + arena_.capacity() > end) {
-      gaps.push_back(base_ + arena_.capacity() - end);
-    }
+    const std::byte* limit = base_ + arena_.capacity();
+    if (limit > end) gaps.push_back(Distance(end, limit));
     return gaps;
   }
 
@@ -162,8 +166,8 @@ class ByteArenaProperty : public testing::TestWithParam<uint64_t> {
                   [&](size_t gap) { return gap < ByteArena::Cost(bytes); });
     ASSERT_EQ(memory != nullptr, !before.empty()) << bytes << " bytes";
     if (memory == nullptr) return;
-    const auto address = reinterpret_cast<std::uintptr_t>(memory);
-    ASSERT_EQ(address % ByteArena::kAlignment, 0u);
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
+    auto* address = static_cast<std::byte*>(memory);
     ASSERT_GE(address, base_ + 64);
     ASSERT_LE(address + bytes, base_ + arena_.capacity());
     const auto fill = static_cast<uint8_t>(rng_.Next());
@@ -184,7 +188,7 @@ class ByteArenaProperty : public testing::TestWithParam<uint64_t> {
     ASSERT_TRUE(std::all_of(bytes, bytes + block.bytes, [&](uint8_t byte) {
       return byte == block.fill;
     })) << "somebody else wrote here";
-    arena_.Free(reinterpret_cast<void*>(it->first));
+    arena_.Free(it->first);
     blocks_.erase(it);
   }
 
@@ -205,15 +209,15 @@ class ByteArenaProperty : public testing::TestWithParam<uint64_t> {
 
   Rng rng_;
   ByteArena arena_;
-  std::uintptr_t base_ = 0;
-  std::map<std::uintptr_t, Block> blocks_;
+  std::byte* base_ = nullptr;
+  std::map<std::byte*, Block> blocks_;
 };
 
 TEST_P(ByteArenaProperty, AgreesWithAMap) {
   SCOPED_TRACE(testing::Message() << "seed " << GetParam());
   // The first block of a fresh arena shows where it begins.
   void* first = arena_.Allocate(0);
-  base_ = reinterpret_cast<std::uintptr_t>(first) - 64;
+  base_ = static_cast<std::byte*>(first) - 64;
   arena_.Free(first);
   for (int step = 0; step < 3000; ++step) {
     // Fills and empties in turn.

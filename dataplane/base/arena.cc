@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cstdlib>
 #include <limits>
@@ -13,17 +14,16 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// The bit of `size` that chooses the child of a trie node at `depth`.
-constexpr size_t Branch(uint32_t size, int depth) {
-  return (size >> (31 - depth)) & 1;
-}
+// Which child of a trie node that goes by `bit` leads to `size`.
+constexpr size_t Branch(uint32_t size, int bit) { return (size >> bit) & 1; }
 
 }  // namespace
 
-// Free blocks form a binary trie: a node at depth d agrees with all nodes below
-// it in the top d bits of the size, and bit d chooses the child. Blocks of
-// equal size form a ring, of which one block is in the trie and the others have
-// no parent. So no path is longer than the bits of a size.
+// Free blocks form a binary trie: the root goes by the highest bit that a size
+// can have, its children by the next one, and so on. That bit of a block's size
+// chooses the child to go on to; all nodes below a node agree in the bits
+// above. Blocks of equal size form a ring, of which one block is in the trie
+// and the others have no parent. So no path is longer than the bits of a size.
 struct ByteArena::Header {
   Units size;           // of this block
   Units previous_size;  // of the block before it in memory; 0 for the first
@@ -42,6 +42,7 @@ ByteArena::ByteArena(size_t budget) : root_(kNone) {
       std::aligned_alloc(kAlignment, units * kAlignment));
   if (memory_ == nullptr) return;
   units_ = static_cast<Units>(units);
+  top_bit_ = static_cast<int>(std::bit_width(units)) - 1;
   capacity_ = units * kAlignment;
   At(0)->previous_size = 0;
   MakeFree(0, units_);
@@ -129,7 +130,7 @@ void ByteArena::Insert(Units place) {
   header->child = {kNone, kNone};
   Units node = root_;
   if (node == kNone) root_ = place;
-  for (int depth = 0; node != kNone; ++depth) {
+  for (int bit = top_bit_; node != kNone; --bit) {
     Header* above = At(node);
     if (above->size == header->size) {
       header->parent = kNone;
@@ -139,7 +140,7 @@ void ByteArena::Insert(Units place) {
       above->next = place;
       return;
     }
-    Units& child = above->child[Branch(header->size, depth)];
+    Units& child = above->child[Branch(header->size, bit)];
     header->parent = node;
     node = child;
     if (child == kNone) child = place;
@@ -198,10 +199,10 @@ ByteArena::Units ByteArena::FindFit(Units size) const {
   // than everything that could still be met, so the last such branch counts.
   Units right = kNone;
   Units node = root_;
-  for (int depth = 0; node != kNone && best_size != size; ++depth) {
+  for (int bit = top_bit_; node != kNone && best_size != size; --bit) {
     consider(node);
     const Header* header = At(node);
-    const size_t branch = Branch(size, depth);
+    const size_t branch = Branch(size, bit);
     if (branch == 0 && header->child[1] != kNone) right = header->child[1];
     node = header->child[branch];
   }

@@ -71,6 +71,7 @@ class ByteArena {
   size_t capacity_ = 0;
   size_t used_ = 0;
   Units units_ = 0;
+  int top_bit_ = 0;  // the highest that a size can have
   Units root_;
 };
 

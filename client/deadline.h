@@ -19,10 +19,15 @@ inline Timestamp MonotonicNow() {
                               now.tv_nsec);
 }
 
-// Sleeps for `span`, which is short; signals cut it shorter.
+// For a span that is not negative.
+inline timespec ToTimespec(Duration span) {
+  return {static_cast<time_t>(span.nanos() / 1'000'000'000),
+          static_cast<long>(span.nanos() % 1'000'000'000)};
+}
+
+// Sleeps for `span`; signals cut it shorter.
 inline void SleepFor(Duration span) {
-  const timespec time{static_cast<time_t>(span.nanos() / 1'000'000'000),
-                      static_cast<long>(span.nanos() % 1'000'000'000)};
+  const timespec time = ToTimespec(span);
   nanosleep(&time, nullptr);
 }
 

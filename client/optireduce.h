@@ -150,34 +150,42 @@ typedef uint64_t or_group;
 
 /* What a chunk of the result counts as that did not arrive in time. */
 typedef enum or_fill {
-  OR_FILL_ZERO = 0,
-  OR_FILL_OWN = 1 /* the rank's own input (SUM: world times it) */
+  OR_FILL_DEFAULT = 0,
+  OR_FILL_ZERO = 1,
+  OR_FILL_OWN = 2 /* the rank's own input (SUM: world times it) */
 } or_fill;
 
-/* All but `rank`, `name` and `formation_limit_ns` must be alike on all ranks.
- * 0 stands for the daemon's default. */
+/* 0 stands for the daemon's default. All ranks must end up with the same world,
+ * name and settings, but for those called local. */
 typedef struct or_group_settings {
   size_t struct_size;
-  /* Shown by optictl; at most 64 bytes. NULL: none. */
+  /* At most 48 bytes. NULL: none. */
   const char* name;
   uint32_t rank;
   uint32_t world; /* 1..OR_MAX_WORLD */
   /* Bounded mode: what is missing this long after most ranks began is left
    * out. */
   int64_t soft_limit_ns;
-  /* ... and in the first half of an all-reduce; at most soft_limit_ns. */
+  /* The same for the first half of an all-reduce; at most soft_limit_ns. */
   int64_t stage1_limit_ns;
-  /* After the rest of the data came: silence that ends an operation early. */
+  /* Silence that ends an operation early once the ends of all streams came. */
   int64_t early_wait_ns;
   /* From the submit: the operation fails, with the ranks that are missing. */
   int64_t hard_limit_ns;
   /* Share of the ranks that must have begun before the soft limit runs. */
   uint32_t quorum_permille;
-  /* Operations in flight, 1..256. */
+  /* Operations in progress, 1..256; further ones wait for their turn. */
   uint32_t window;
-  int32_t fill; /* or_fill */
-  uint64_t memory_budget_bytes;
-  /* How long or_group_form and or_group_create may take. */
+  int32_t fill;                 /* or_fill */
+  uint32_t mtu;                 /* bytes of an IP packet, at most the port's */
+  uint64_t memory_budget_bytes; /* at the daemon, for operations in progress */
+  /* Local. A silent rank is sent for after heartbeat_ns, no longer waited for
+   * after suspect_after_ns, lost after dead_after_ns. */
+  int64_t heartbeat_ns;
+  int64_t suspect_after_ns;
+  int64_t dead_after_ns;
+  /* Local: how long or_group_create may take. Half of it is for the exchange,
+   * half (also of or_group_form) for the ranks to hear each other. */
   int64_t formation_limit_ns;
 } or_group_settings;
 
@@ -223,7 +231,7 @@ int or_group_create(or_session* session, const or_group_settings* settings,
  * the same time need different names. */
 typedef struct or_rendezvous {
   const char* directory; /* is created if its parent exists */
-  const char* name;      /* of the group; any bytes, at most 64 */
+  const char* name;      /* of the group; any bytes, at most 48 */
 } or_rendezvous;
 /* Both steps with the directory between them. */
 int or_group_create_in_directory(or_session* session,

@@ -16,6 +16,7 @@ _PACKAGES = {
     "isal": ["libisal"],
     "nlohmann_json": ["nlohmann_json"],
     "protobuf": ["protobuf"],
+    "protobuf_lite": ["protobuf-lite"],
     "systemd": ["libsystemd"],
     "xxhash": ["libxxhash"],
 }

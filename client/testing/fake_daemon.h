@@ -1,0 +1,74 @@
+// A daemon for tests of the client library: a real socket and real segments,
+// but no network. Every rank is answered as if its peers had sent nothing but
+// agreement: an operation copies its input to its output and is complete.
+//
+// The bucket of an operation tells the fake to do something else with it, so
+// that tests in any language can ask for every answer that a daemon may give.
+
+#ifndef OPTIREDUCE_CLIENT_TESTING_FAKE_DAEMON_H_
+#define OPTIREDUCE_CLIENT_TESTING_FAKE_DAEMON_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/control.pb.h"
+#include "client/unique_fd.h"
+
+namespace optireduce::client {
+
+// The name of groups that are formed only when all ranks have asked for it, as
+// with real daemons.
+inline constexpr char kFakeTogether[] = "together";
+
+// Values of an operation's bucket.
+inline constexpr uint64_t kFakeHold = 1001;     // never answered
+inline constexpr uint64_t kFakeGoodbye = 1002;  // ends the session, with words
+// Complete, after an event: rank 1 is suspect, or lost.
+inline constexpr uint64_t kFakeSuspect = 1003;
+inline constexpr uint64_t kFakePeerLost = 1004;
+// + OPTIREDUCE_SHM_*: ends so; ranks 1 and 65 are missing.
+inline constexpr uint64_t kFakeStatus = 1100;
+// + OPTIREDUCE_SHM_REFUSAL_*: is refused so.
+inline constexpr uint64_t kFakeRefusal = 1200;
+
+class FakeDaemon {
+ public:
+  struct Options {
+    uint32_t protocol_version = 1;
+    // Answers Hello with this error, if set.
+    control::ErrorCode hello_error = control::ERROR_UNKNOWN;
+    // Answers FormGroup with this error, if set; or never.
+    control::ErrorCode form_error = control::ERROR_UNKNOWN;
+    bool never_forms = false;
+    // Reports this hard limit for groups that set none.
+    uint64_t hard_limit_us = 30'000'000;
+  };
+
+  // Listens from here on.
+  FakeDaemon(const std::string& path, const Options& options);
+  ~FakeDaemon();
+
+  // Serves until Stop(), which any thread may call.
+  void Run();
+  void Stop();
+
+ private:
+  class Session;
+
+  void Accept();
+  // Answers groups that are formed together and whose ranks are all here.
+  void FormTogether();
+
+  const std::string path_;
+  const Options options_;
+  UniqueFd listener_;
+  UniqueFd stop_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+}  // namespace optireduce::client
+
+#endif  // OPTIREDUCE_CLIENT_TESTING_FAKE_DAEMON_H_

@@ -1,0 +1,62 @@
+#include "dataplane/core/pacer.h"
+
+#include <gtest/gtest.h>
+
+namespace optireduce::core {
+namespace {
+
+constexpr Timestamp At(int64_t nanos) { return Timestamp::FromNanos(nanos); }
+
+TEST(PacerTest, GrantsTheRateToTheByteHoweverOftenItIsAsked) {
+  const FixedRate rate(1'000'000'000);
+  Pacer pacer(&rate, 1'000'000);
+  pacer.OnSent(1'000'000);  // empty
+  for (int i = 1; i <= 100; ++i) pacer.Available(At(i * 10'000));
+  EXPECT_EQ(pacer.Available(At(1'000'000)), 125'000);
+}
+
+TEST(PacerTest, KeepsFractionsOfSlowRates) {
+  const FixedRate rate(3);  // bits per second
+  Pacer pacer(&rate, 8);
+  pacer.OnSent(8);
+  for (int64_t t = 0; t < 8'000'000'000; t += 7'000'001) pacer.Available(At(t));
+  EXPECT_EQ(pacer.Available(At(8'000'000'000)), 3);  // 24 bits
+}
+
+TEST(PacerTest, SaysWhenTheNextPacketMayLeave) {
+  const FixedRate rate(8'000'000'000);  // a byte per nanosecond
+  Pacer pacer(&rate, 1500);
+  EXPECT_TRUE(pacer.MaySend(At(0)));
+  pacer.OnSent(3000);
+  EXPECT_FALSE(pacer.MaySend(At(0)));
+  EXPECT_EQ(pacer.NextSend(At(0)), At(1500));
+  EXPECT_FALSE(pacer.MaySend(At(1499)));
+  EXPECT_TRUE(pacer.MaySend(At(1500)));
+}
+
+TEST(PacerTest, AClockThatJumpsBackGrantsNothing) {
+  const FixedRate rate(8'000'000'000);
+  Pacer pacer(&rate, 1500);
+  pacer.MaySend(At(1'000'000));
+  pacer.OnSent(1600);
+  EXPECT_FALSE(pacer.MaySend(At(0)));
+  EXPECT_FALSE(pacer.MaySend(At(1'000'050)));
+  EXPECT_TRUE(pacer.MaySend(At(1'000'100)));
+}
+
+TEST(PacerTest, ZeroIsNoLimit) {
+  const FixedRate rate(0);
+  Pacer pacer(&rate, 0);
+  pacer.OnSent(1u << 30);
+  EXPECT_TRUE(pacer.MaySend(At(0)));
+  EXPECT_EQ(pacer.NextSend(At(5)), At(5));
+}
+
+TEST(PacerTest, LongSilenceFillsOneBurstOnly) {
+  const FixedRate rate(400'000'000'000);
+  Pacer pacer(&rate, 64 * 1024);
+  EXPECT_EQ(pacer.Available(At(INT64_MAX / 2)), 64 * 1024);
+}
+
+}  // namespace
+}  // namespace optireduce::core

@@ -523,6 +523,18 @@ TEST(FramePiecesTest, OnlyTheWholeFrameIsAccepted) {
   }
 }
 
+TEST(FramePiecesTest, AFrameThatEndsInsideTheUdpHeader) {
+  // The IP total length agrees with the frame: only UDP's own check is left.
+  const Bytes whole = UdpFrame(Payload(50));
+  for (uint8_t udp_bytes = 0; udp_bytes < kUdpHeaderBytes; ++udp_bytes) {
+    Bytes frame(whole.begin(), whole.begin() + kUdp + udp_bytes);
+    frame.shrink_to_fit();
+    frame[kIp + 2] = 0;
+    frame[kIp + 3] = static_cast<uint8_t>(kIpv4HeaderBytes + udp_bytes);
+    EXPECT_EQ(Verdict(Fixed(frame)), "bad_udp_len") << int{udp_bytes};
+  }
+}
+
 TEST(FramePiecesTest, TheSameInTwoPieces) {
   std::vector<Bytes> frames = {UdpFrame(Payload(51)), UdpFrame({}), ArpFrame()};
   for (const BadFrame& bad : BadFrames()) frames.push_back(bad.frame);
@@ -570,8 +582,9 @@ TEST_P(FramePropertyTest, BuiltFramesParseToWhatTheyWereBuiltFrom) {
   for (int i = 0; i < 200; ++i) {
     const auto address = [&rng] {
       UdpAddress any;
-      for (uint8_t& byte : any.mac.bytes)
+      for (uint8_t& byte : any.mac.bytes) {
         byte = static_cast<uint8_t>(rng.Next());
+      }
       any.mac.bytes[0] &= 0xfe;
       any.ip = Ipv4Address(static_cast<uint32_t>(1 + rng.Below(0xdfffffff)));
       any.port = static_cast<uint16_t>(rng.Next());

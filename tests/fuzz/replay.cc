@@ -78,6 +78,7 @@ std::vector<Bytes> ReadCorpus(const std::string& folder) {
   }
   std::sort(paths.begin(), paths.end());
   std::vector<Bytes> corpus;
+  corpus.reserve(paths.size());
   for (const auto& path : paths) corpus.push_back(ReadFile(path));
   return corpus;
 }

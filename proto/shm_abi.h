@@ -142,7 +142,7 @@ enum {
   /* The buffers. `wanted` is the range named, `conflict` what it meets. */
   OPTIREDUCE_SHM_REFUSAL_INPUT_RANGE = 16,  /* conflict: the data area */
   OPTIREDUCE_SHM_REFUSAL_OUTPUT_RANGE = 17, /* conflict: the data area */
-  /* Input and output overlap without being the same: wanted is the output,
+  /* Input and output overlap and are not in place: wanted is the output,
    * conflict the input. */
   OPTIREDUCE_SHM_REFUSAL_OVERLAP = 18,
   OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT = 19, /* conflict: a buffer in flight */
@@ -208,8 +208,9 @@ typedef struct OptireduceShmSubmission {
   uint32_t hard_limit_us;
   uint64_t bucket; /* 0: one-shot */
   uint64_t step;   /* 0: none */
-  /* Offsets in the segment, inside the data area; any alignment. Equal (in
-   * place) or without overlap. Ignored for a buffer of 0 bytes. */
+  /* Offsets in the segment, inside the data area; any alignment. Without
+   * overlap, or in place: equal, or the smaller buffer is the own rank's part
+   * of the larger one. Ignored for a buffer of 0 bytes. */
   uint64_t input_offset;
   uint64_t output_offset;
 } OptireduceShmSubmission;

@@ -1,0 +1,47 @@
+// From what a client wrote into a slot to an op that the core may be given.
+
+#ifndef OPTIREDUCE_DATAPLANE_ENGINE_SUBMISSION_CHECK_H_
+#define OPTIREDUCE_DATAPLANE_ENGINE_SUBMISSION_CHECK_H_
+
+#include <cstdint>
+
+#include "dataplane/core/types.h"
+#include "dataplane/shm/buffer_ranges.h"
+#include "proto/shm_abi.h"
+
+namespace optireduce::engine {
+
+// An op and its two buffers, as ranges of the session's segment. A buffer of 0
+// bytes is the empty range at 0.
+struct CheckedSubmission {
+  core::OpDescriptor op;
+  shm::BufferRange input;
+  shm::BufferRange output;
+
+  // One buffer is (part of) the other.
+  bool InPlace() const {
+    return input.Overlaps(output) &&
+           (input.IsInside(output) || output.IsInside(input));
+  }
+};
+
+// Why not (OPTIREDUCE_SHM_REFUSAL_*) and, where buffers are the reason, which
+// range does not go with which.
+struct Refusal {
+  uint8_t reason = OPTIREDUCE_SHM_REFUSAL_NONE;
+  shm::BufferRange wanted{};
+  shm::BufferRange conflict{};
+};
+
+// Checks all that can be known without the group's state: that every field has
+// one of its values and that both buffers lie in `data`. `entry` is a private
+// copy with any content. Whether the fields go together, and which part of the
+// input an output may be, is for the core to say.
+// With a refusal *checked is unspecified. Pure function.
+Refusal CheckSubmission(const OptireduceShmSubmission& entry, uint16_t world,
+                        const shm::BufferRange& data,
+                        CheckedSubmission* checked);
+
+}  // namespace optireduce::engine
+
+#endif  // OPTIREDUCE_DATAPLANE_ENGINE_SUBMISSION_CHECK_H_

@@ -1,0 +1,69 @@
+"""Collectives that end on time, on NumPy arrays, through the host's optireduced.
+
+    import optireduce
+
+    with optireduce.connect() as session:
+        with session.create_group(rank, world, rendezvous_dir="/shared/run1") as group:
+            gradients = group.allocate(1_000_000)          # float32, in shared memory
+            gradients[:] = ...
+            report = group.all_reduce(gradients, op="avg", soft_ms=50).wait()
+            print(report.missing_fraction, report.missing_ranks)
+
+Everything that can go wrong is an optireduce.Error; its text names the rank and
+says what to do. Needs NumPy and liboptireduce.so, no compiler.
+"""
+
+from optireduce._errors import (
+    BusyError,
+    CancelledError,
+    ClosedError,
+    DaemonLostError,
+    DaemonUnreachableError,
+    Error,
+    ExpiredError,
+    FormationError,
+    HardLimitError,
+    InvalidArgumentError,
+    MismatchError,
+    NotInheritedError,
+    OutOfMemoryError,
+    PeerLostError,
+    RefusedError,
+    SystemCallError,
+    UnsupportedError,
+    VersionError,
+    WaitTimeoutError,
+)
+from optireduce._group import Event, Group
+from optireduce._library import library_version
+from optireduce._operation import Operation, Report
+from optireduce._session import Session, connect
+
+__all__ = [
+    "BusyError",
+    "CancelledError",
+    "ClosedError",
+    "DaemonLostError",
+    "DaemonUnreachableError",
+    "Error",
+    "Event",
+    "ExpiredError",
+    "FormationError",
+    "Group",
+    "HardLimitError",
+    "InvalidArgumentError",
+    "MismatchError",
+    "NotInheritedError",
+    "Operation",
+    "OutOfMemoryError",
+    "PeerLostError",
+    "RefusedError",
+    "Report",
+    "Session",
+    "SystemCallError",
+    "UnsupportedError",
+    "VersionError",
+    "WaitTimeoutError",
+    "connect",
+    "library_version",
+]

@@ -1,0 +1,148 @@
+"""A group of ranks and the operations among them."""
+
+import ctypes
+import dataclasses
+
+from optireduce import _library, _memory
+from optireduce._errors import PENDING, InvalidArgumentError
+from optireduce._library import byref, check, library, nanoseconds
+from optireduce._operation import Operation
+
+# Numbers of optireduce.h.
+_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _BARRIER = range(1, 6)
+_OPS = {"sum": 1, "avg": 2, "min": 3, "max": 4}
+_MODES = {"bounded": 1, "exact": 2}
+_CODECS = {"none": 0, "hadamard": 1}
+_EVENTS = {1: "suspect", 2: "healthy", 3: "lost"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """`rank` is "suspect" (silent), "healthy" again, or "lost" for good."""
+
+    kind: str
+    rank: int
+
+
+def _choose(what, value, choices):
+    if value not in choices:
+        raise InvalidArgumentError(f"{what} {value!r} is none of {', '.join(choices)}")
+    return choices[value]
+
+
+class Group:
+    """One rank of a group; made by Session.create_group. Usable in `with`.
+
+    All ranks submit the same operations in the same order. Arrays come from
+    allocate(), or are contiguous parts of such.
+
+    `mode`: "bounded" ends by the soft limit with what has arrived; "exact" is
+    complete and has the same bits on all ranks, or is an error. None: bounded
+    for sum and avg of floating types, else exact. `soft_ms` and `hard_ms` count
+    from the submit; None is the group's.
+    """
+
+    def __init__(self, session, number, rank, world, name):
+        self._session = session
+        self._number = number
+        self.rank = rank
+        self.world = world
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.leave()
+
+    def __repr__(self):
+        return f"<optireduce.Group {self.name!r} rank {self.rank} of {self.world}>"
+
+    def allocate(self, shape, dtype="float32"):
+        """An array in shared memory. dtype "bfloat16" gives its bits as uint16."""
+        return self._session.allocate(shape, dtype)
+
+    def all_reduce(self, array, op="avg", mode=None, *, output=None, soft_ms=None, hard_ms=None, bucket=None,
+                   step=None, codec="none"):
+        """Reduces `array` over all ranks, in place or into `output`.
+
+        bucket: the key of a gradient bucket (None: a one-shot operation), with
+        the number of the training step.
+        """
+        output = array if output is None else output
+        return self._submit(_ALL_REDUCE, array, output, array, op=op, mode=mode, soft_ms=soft_ms, hard_ms=hard_ms,
+                            bucket=bucket, step=step, codec=codec)
+
+    def reduce_scatter(self, array, output, op="avg", mode=None, *, soft_ms=None, hard_ms=None, bucket=None,
+                       step=None):
+        """Rank r gets part r of the reduced `array` (world equal parts) in `output`."""
+        self._check_parts(array, output)
+        return self._submit(_REDUCE_SCATTER, array, output, array, op=op, mode=mode, soft_ms=soft_ms,
+                            hard_ms=hard_ms, bucket=bucket, step=step)
+
+    def all_gather(self, array, output, *, hard_ms=None):
+        """`output` is the arrays of all ranks, by rank. Exact."""
+        self._check_parts(output, array)
+        return self._submit(_ALL_GATHER, array, output, output, mode="exact", hard_ms=hard_ms)
+
+    def broadcast(self, array, root=0, *, hard_ms=None):
+        """`array` becomes what it is at rank `root`. Exact."""
+        return self._submit(_BROADCAST, array, array, array, mode="exact", root=root, hard_ms=hard_ms)
+
+    def barrier(self, *, hard_ms=None):
+        """Ends when all ranks have submitted it."""
+        return self._submit(_BARRIER, None, None, None, mode="exact", hard_ms=hard_ms)
+
+    def events(self):
+        """What has happened to the other ranks since the last call."""
+        found = []
+        event = _library.Event()
+        event.struct_size = ctypes.sizeof(event)
+        while True:
+            status = library().or_group_next_event(self._session._handle.pointer, self._number, byref(event))
+            if check(status) == PENDING:
+                return found
+            found.append(Event(_EVENTS.get(event.kind, "unknown"), event.rank))
+
+    def leave(self, timeout_s=5.0):
+        """Ends the membership; operations in flight are cancelled. May be repeated."""
+        if not self._session.closed:
+            limit = nanoseconds(timeout_s, 10**9)
+            check(library().or_group_leave(self._session._handle.pointer, self._number, limit))
+
+    def _check_parts(self, whole, part):
+        if getattr(whole, "size", 0) != getattr(part, "size", 0) * self.world:
+            raise InvalidArgumentError(
+                f"{getattr(whole, 'size', 0)} elements are not {self.world} parts of {getattr(part, 'size', 0)}"
+            )
+
+    def _submit(self, collective, source, output, counted, op="sum", mode=None, soft_ms=None, hard_ms=None,
+                bucket=None, step=None, codec="none", root=0):
+        handle = self._session._handle
+        c = _library.initialized(_library.Operation)
+        c.collective = collective
+        c.reduce_op = _choose("op", op, _OPS)
+        c.codec = _choose("codec", codec, _CODECS)
+        c.root = root
+        dtype = "uint8"
+        if counted is not None:
+            c.input, _, dtype = _memory.locate(handle, source, "the input")
+            c.output, _, output_dtype = _memory.locate(handle, output, "the output")
+            if dtype != output_dtype:
+                raise InvalidArgumentError(f"the input is {dtype}, the output {output_dtype}")
+            c.count = counted.size
+            if collective == _ALL_REDUCE and output.size != counted.size:
+                raise InvalidArgumentError(f"the input has {counted.size} elements, the output {output.size}")
+        c.dtype = _memory.DTYPES[dtype]
+        if mode is None:
+            mode = "bounded" if dtype in _memory.FLOATING and op in ("sum", "avg") else "exact"
+        c.mode = _choose("mode", mode, _MODES)
+        c.bucket = bucket or 0
+        c.step = step or 0
+        c.soft_limit_ns = nanoseconds(soft_ms, 10**6)
+        c.hard_limit_ns = nanoseconds(hard_ms, 10**6)
+        number = ctypes.c_uint64()
+        check(library().or_submit(handle.pointer, self._number, byref(c), byref(number)))
+        operation = Operation(self._session, number.value, (source, output))
+        self._session._unfinished[number.value] = operation
+        return operation

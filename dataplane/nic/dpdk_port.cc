@@ -181,6 +181,7 @@ class DpdkPortImpl final : public DpdkPort {
   void FindAddress();
   void UseKernelSocket();
   void CheckLink(Timestamp now);
+  void Restart();
 
   // One received frame: true if *out now holds it, else it is freed.
   bool Accept(rte_mbuf* mbuf, RxDatagram* out, Timestamp now);
@@ -230,12 +231,12 @@ absl::Status DpdkPortImpl::Start() {
   info_.mtu = config_.mtu;
   if (absl::Status status = Configure(device); !status.ok()) return status;
   FindAddress();
-  if (const int error = rte_eth_dev_start(config_.port_id)) {
+  const int error = rte_eth_dev_start(config_.port_id);
+  device_started_ = error == 0;
+  if (!device_started_ && !config_.restart_to_reconnect) {
     return DeviceError(info_.name, "start it", error);
   }
-  device_started_ = true;
   if (config_.interface) UseKernelSocket();
-  CheckLink(Timestamp());
   arp_.emplace(
       Subnet{local_.mac, local_.ip, config_.prefix_length, config_.gateway},
       config_.arp);
@@ -412,11 +413,12 @@ absl::Status DpdkPortImpl::Close() {
 // ---- receive ----------------------------------------------------------------
 
 RxResult DpdkPortImpl::Receive(std::span<RxDatagram> out, Timestamp now) {
+  RxResult result;
+  if (!device_started_) return result;
   std::array<rte_mbuf*, kBurst> frames;
   const auto asked = static_cast<uint16_t>(std::min(out.size(), kBurst));
   const uint16_t received =
       rte_eth_rx_burst(config_.port_id, 0, frames.data(), asked);
-  RxResult result;
   for (uint16_t i = 0; i < received; ++i) {
     Add(Count::kRxFrames);
     Add(Count::kRxBytes, frames[i]->pkt_len);
@@ -589,6 +591,7 @@ bool DpdkPortImpl::EnqueueArp(const ArpMessage& message) {
 }
 
 void DpdkPortImpl::Flush() {
+  if (!device_started_) return;
   size_t room = kBacklog;
   if (socket_ && backlog_.size() != 0) {
     room = socket_->SendRoom(config_.mtu + kEthernetHeaderBytes);
@@ -642,8 +645,15 @@ void DpdkPortImpl::CheckLink(Timestamp now) {
     up = rte_eth_link_get_nowait(config_.port_id, &link) == 0 &&
          link.link_status == RTE_ETH_LINK_UP;
   }
-  link_up_.store(up, std::memory_order_relaxed);
+  const bool was_up = link_up_.exchange(up, std::memory_order_relaxed);
+  // Not at the first sight: the peers may just be shaking hands.
+  if (!up && !was_up && config_.restart_to_reconnect) Restart();
   next_link_check_ = now + kLinkCheckInterval;
+}
+
+void DpdkPortImpl::Restart() {
+  if (device_started_) rte_eth_dev_stop(config_.port_id);
+  device_started_ = rte_eth_dev_start(config_.port_id) == 0;
 }
 
 void DpdkPortImpl::AppendCounters(std::vector<NamedCounter>* out) const {

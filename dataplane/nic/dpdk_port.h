@@ -25,6 +25,7 @@ struct DpdkPortConfig {
   uint16_t port_id = 0;  // from Eal::AddDevice
   // The kernel interface beneath, if the port is over one.
   std::optional<KernelInterface> interface;
+  bool restart_to_reconnect = false;  // from DevicePlan
 
   Ipv4Address ip;
   int prefix_length = 24;

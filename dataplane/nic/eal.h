@@ -25,10 +25,10 @@ struct EalConfig {
   int memory_mb = 64;
   // Of the PCI devices, only these are ever touched. EAL looks at them when it
   // starts: take their locks before.
-  std::vector<std::string> pci_allow;
+  std::vector<std::string> pci_allow = {};
   // For EAL's own files; made if it does not exist. Empty: a fresh one under
   // /tmp that is removed at the end.
-  std::string runtime_directory;
+  std::string runtime_directory = {};
 };
 
 // Free hugepages of the kernel's default size.

@@ -162,7 +162,8 @@ DevicePlan PlanKernelInterface(const PortSpec& spec,
       .bus = "vdev",
       .name = "",
       .arguments = "",
-      .lock_name = absl::StrCat("net-", interface.netns, "-", interface.name)};
+      .lock_name = absl::StrCat("net-", interface.netns, "-", interface.name),
+      .restart_to_reconnect = false};
   if (spec.kind == PortKind::kAfPacket) {
     plan.name = absl::StrCat("net_af_packet", index);
     plan.arguments = AfPacketArguments(interface);
@@ -237,19 +238,22 @@ absl::StatusOr<DevicePlan> PlanDevice(const PortSpec& spec,
                                     ",socket-abstract=no,id=", number,
                                     ",role=", role, ",bsize=2048,rsize=11"),
           .lock_name = absl::StrCat("memif", WithoutSlashes(spec.device), "-",
-                                    number, "-", role)};
+                                    number, "-", role),
+          .restart_to_reconnect = role == "client"};
     }
     case PortKind::kRing:
       // Lives in this process: the lock is its own.
       return DevicePlan{.bus = "vdev",
                         .name = absl::StrCat("net_ring", spec.device),
                         .arguments = "",
-                        .lock_name = ""};
+                        .lock_name = "",
+                        .restart_to_reconnect = false};
     case PortKind::kPci:
       return DevicePlan{.bus = "pci",
                         .name = spec.device,
                         .arguments = "",
-                        .lock_name = absl::StrCat("pci-", spec.device)};
+                        .lock_name = absl::StrCat("pci-", spec.device),
+                        .restart_to_reconnect = false};
   }
   return absl::InternalError("unknown kind of port");
 }

@@ -42,6 +42,8 @@ struct DevicePlan {
   std::string arguments;  // of the driver
   // Names the device to DeviceLock, the same in all daemons that could clash.
   std::string lock_name;
+  // Finds a peer that came later, or again, only when it is started again.
+  bool restart_to_reconnect = false;
 };
 
 // Plans the device; `interface` is what ReadKernelInterface says if the spec is

@@ -131,6 +131,8 @@ TEST(PortSpecTest, PlansTheOthers) {
   EXPECT_EQ(plan("memif:/a,role=client").name, "net_memif2");
   EXPECT_THAT(plan("memif:/a,id=7,role=client").arguments,
               HasSubstr("socket=/a,socket-abstract=no,id=7,role=client"));
+  EXPECT_TRUE(plan("memif:/a,role=client").restart_to_reconnect);
+  EXPECT_FALSE(plan("memif:/a,role=server").restart_to_reconnect);
   EXPECT_EQ(plan("ring:5").name, "net_ring5");
   EXPECT_EQ(plan("pci:0000:3b:00.0").bus, "pci");
   EXPECT_EQ(plan("pci:0000:3b:00.0").name, "0000:3b:00.0");

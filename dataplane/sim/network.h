@@ -64,9 +64,12 @@ class Network : public Actor {
   }
   void AddBackground(const Background& background);
 
-  // The NIC's send queue of a host.
-  bool HasRoom(uint16_t host, uint32_t length) const {
-    return ports_[host].out.HasRoom(length + kWireOverhead, loop_->now());
+  // How many datagrams of a length the NIC's send queue can take.
+  uint64_t RoomFor(uint16_t host, uint32_t length) const {
+    const SerialLink& out = ports_[host].out;
+    const uint64_t backlog = out.Backlog(loop_->now());
+    if (backlog >= out.queue_bytes()) return 0;
+    return (out.queue_bytes() - backlog) / (length + kWireOverhead);
   }
   // When half of it is free again.
   Timestamp RoomAt(uint16_t host) const {

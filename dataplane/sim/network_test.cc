@@ -145,7 +145,8 @@ TEST_F(NetworkTest, TheNicSaysWhenItHasRoom) {
   link.nic_queue_bytes = 8 * kOnWire;
   Build(2, link);
   uint32_t sent = 0;
-  while (network_->HasRoom(0, kDatagram)) Send(0, 1, sent++);
+  EXPECT_EQ(network_->RoomFor(0, kDatagram), 8u);
+  while (network_->RoomFor(0, kDatagram) > 0) Send(0, 1, sent++);
   EXPECT_EQ(sent, 8u);
   EXPECT_EQ(network_->RoomAt(0).nanos(), 4 * 8 * kOnWire);
 }

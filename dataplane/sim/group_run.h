@@ -1,0 +1,116 @@
+// A group of a running simulation: what the simulator knows of all its ranks
+// together, which no core does.
+
+#ifndef OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_
+#define OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "dataplane/base/time.h"
+#include "dataplane/core/types.h"
+#include "dataplane/sim/inputs.h"
+#include "dataplane/sim/ledger.h"
+#include "dataplane/sim/outcome.h"
+#include "dataplane/sim/packet_pool.h"
+#include "dataplane/sim/scenario.h"
+
+namespace optireduce::sim {
+
+// Of host 0: 10.0.0.1. The others follow.
+inline constexpr uint32_t kFirstAddress = 0x0A000001;
+
+// One op of the group.
+struct OpRun {
+  core::OpSeq seq{};
+  // All ranks submit the same thing.
+  bool agreed = true;
+  // Of the descriptor that all agree on.
+  Inputs inputs;
+  Ledger ledger;
+  // Simulation time, in the order in which ranks submitted.
+  std::vector<Timestamp> submits;
+  // Lazily, from `inputs`: the result of an all-reduce without any loss.
+  std::vector<uint8_t> full_result;
+};
+
+class GroupRun {
+ public:
+  // `spec` and `violations` must outlive the object.
+  GroupRun(const GroupSpec& spec, size_t index, uint64_t seed,
+           Violations* violations);
+
+  const GroupSpec& spec() const { return spec_; }
+  size_t index() const { return index_; }
+  size_t world() const { return spec_.hosts.size(); }
+  uint32_t tag() const { return spec_.config.tag; }
+
+  core::Endpoint EndpointOf(core::Rank rank) const;
+  // Which rank listens there, if one does.
+  std::optional<core::Rank> RankAt(const core::Endpoint& endpoint) const;
+  core::GroupConfig ConfigOf(core::Rank rank) const;
+  const core::OpDescriptor& DescriptorOf(size_t op, core::Rank rank) const;
+
+  // When its ranks may join: at once, or when the epoch before it is over.
+  Timestamp opens_at() const { return opens_at_; }
+  void Open(Timestamp now) { opens_at_ = now; }
+  // A rank is ready; the start of the group is when the last one is. True if
+  // this is the last one.
+  bool OnReady(Timestamp now);
+  // What submit times count from at a rank that is ready at `ready`.
+  Timestamp StartAt(Timestamp ready) const;
+
+  // A rank's submit of a place in the list of ops was accepted as `seq`.
+  void OnSubmitted(size_t op, core::Rank rank, core::OpSeq seq, Timestamp now);
+  // The op's state; made when it is first asked for.
+  OpRun& Op(size_t op);
+  // By number; null if no rank has submitted it.
+  OpRun* Find(uint32_t op_seq);
+  // The place in the list of ops of a number that Find knows.
+  size_t PlaceOf(uint32_t op_seq) const {
+    return places_[op_seq - spec_.config.first_op.value()];
+  }
+
+  void OnSent(const Packet& packet, Timestamp now);
+  void OnAccepted(const Packet& packet, Timestamp now);
+
+  // A rank has all its reports; it may leave once nothing is kept.
+  void OnRankFinished(Timestamp now);
+  // When the last rank had; Never before.
+  Timestamp all_finished() const { return all_finished_; }
+  // A rank has left, and its daemon has forgotten it.
+  void OnRankOver() { ++ranks_over_; }
+  bool over() const { return ranks_over_ == world(); }
+
+  // Of the scenario: whether ranks may really be out of reach for so long that
+  // others may give them up, and how long any host of it stands still in all.
+  bool may_be_cut() const { return may_be_cut_; }
+  Duration longest_stall() const { return longest_stall_; }
+  // No fault strikes from then on.
+  Timestamp calm_from() const { return calm_from_; }
+  void Expect(bool may_be_cut, Duration longest_stall, Timestamp calm_from);
+
+ private:
+  void Check(const std::string& complaint, Timestamp now);
+
+  const GroupSpec& spec_;
+  size_t index_;
+  uint64_t seed_;
+  Violations* violations_;
+  std::vector<std::optional<OpRun>> ops_;  // by place in the list
+  std::vector<size_t> places_;             // by number since the first op
+  Timestamp opens_at_;
+  size_t ranks_ready_ = 0;
+  Timestamp all_ready_ = Timestamp::Never();
+  size_t ranks_finished_ = 0;
+  Timestamp all_finished_ = Timestamp::Never();
+  size_t ranks_over_ = 0;
+  bool may_be_cut_ = false;
+  Duration longest_stall_;
+  Timestamp calm_from_;
+};
+
+}  // namespace optireduce::sim
+
+#endif  // OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_

@@ -1,0 +1,379 @@
+#include "dataplane/sim/random_scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "dataplane/base/rng.h"
+#include "gradcodec/dtype.h"
+
+namespace optireduce::sim {
+
+namespace {
+
+using core::Collective;
+using core::Mode;
+using gradcodec::Dtype;
+using gradcodec::ReduceOp;
+
+constexpr double kFaultless = 0.1;
+constexpr double kEachFault = 0.4;
+
+// About how many chunk packets one op may take, so that a seed is a matter of
+// milliseconds.
+constexpr uint64_t kPacketsPerOp = 600;
+
+template <typename T, size_t kSize>
+const T& Pick(const std::array<T, kSize>& from, Rng* rng) {
+  return from[rng->Below(kSize)];
+}
+
+Duration Between(Duration low, Duration high, Rng* rng) {
+  return Duration::Nanos(rng->Between(low.nanos(), high.nanos()));
+}
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : rng_(seed) { scenario_.seed = seed; }
+
+  Scenario Run() {
+    DrawHosts();
+    DrawGroups();
+    if (!rng_.Chance(kFaultless)) DrawFaults();
+    return scenario_;
+  }
+
+ private:
+  bool Strikes() { return rng_.Chance(kEachFault); }
+  uint16_t AnyHost() {
+    return static_cast<uint16_t>(rng_.Below(scenario_.hosts.size()));
+  }
+
+  // ---- hosts and links
+
+  void DrawHosts() {
+    world_ = rng_.LogUniform(2, 64);
+    ranks_per_host_ = rng_.Chance(0.2) ? 1 + rng_.Below(4) : 1;
+    const size_t hosts = (world_ + ranks_per_host_ - 1) / ranks_per_host_;
+    static constexpr std::array<uint64_t, 4> kGigabits = {1, 10, 25, 100};
+    const uint64_t rate = Pick(kGigabits, &rng_) * 1'000'000'000;
+    const Duration delay =
+        Between(Duration::Micros(1), Duration::Micros(20), &rng_);
+    const bool paced = rng_.Chance(0.5);
+    for (size_t i = 0; i < hosts; ++i) {
+      HostSpec host;
+      host.link.rate_bps = rng_.Chance(0.05) ? 1'000'000'000 : rate;
+      host.link.delay = delay;
+      host.link.nic_queue_bytes = 64 * 1024;
+      host.link.switch_queue_bytes = 4 << 20;
+      host.poll_interval =
+          Between(Duration::Micros(1), Duration::Micros(10), &rng_);
+      host.hardware_clock = rng_.Chance(0.5);
+      host.clock_start = Duration::Nanos(rng_.Between(0, int64_t{1} << 45));
+      host.receive_ring = 8192;
+      if (paced) host.pacer_bps = host.link.rate_bps;
+      scenario_.hosts.push_back(host);
+    }
+  }
+
+  // ---- groups
+
+  void DrawGroups() {
+    scenario_.groups.push_back(DrawGroup(world_));
+    if (rng_.Chance(0.25)) {
+      const size_t most = std::min<size_t>(world_, 8);
+      scenario_.groups.push_back(DrawGroup(1 + rng_.Below(most)));
+    }
+    if (rng_.Chance(0.17)) {
+      GroupSpec next = scenario_.groups[0];
+      next.config.tag = DrawTag();
+      next.next_epoch_of = 0;
+      next.ops.resize(std::min<size_t>(next.ops.size(), 4));
+      scenario_.groups.push_back(next);
+    }
+  }
+
+  // Tags are unlike, and unlike each other's complements.
+  uint32_t DrawTag() {
+    const auto index = static_cast<uint32_t>(scenario_.groups.size());
+    return (static_cast<uint32_t>(rng_.Next()) & 0x7ffffff0u) | index;
+  }
+
+  GroupSpec DrawGroup(size_t world) {
+    GroupSpec group;
+    for (size_t rank = 0; rank < world; ++rank) {
+      group.hosts.push_back(static_cast<uint16_t>(rank / ranks_per_host_));
+      group.join_after.push_back(
+          Between(Duration(), Duration::Micros(500), &rng_));
+    }
+    DrawConfig(world, &group);
+    group.start_together = rng_.Chance(0.7);
+    group.max_in_flight = static_cast<uint32_t>(rng_.Between(3, 8));
+    group.ending = rng_.Chance(0.5) ? Ending::kDrain : Ending::kLeave;
+    const uint64_t ops = 3 + rng_.Below(world > 16 ? 2 : 6);
+    for (uint64_t i = 0; i < ops; ++i) group.ops.push_back(DrawOp(world));
+    DrawSubmits(&group);
+    return group;
+  }
+
+  void DrawConfig(size_t world, GroupSpec* group) {
+    core::GroupConfig& config = group->config;
+    config.tag = DrawTag();
+    config.first_op = core::OpSeq(DrawFirstOp());
+    static constexpr std::array<uint32_t, 3> kPayloads = {496, 1424, 1424};
+    config.payload_bytes = Pick(kPayloads, &rng_);
+    config.window = static_cast<uint32_t>(rng_.Between(3, 16));
+    config.memory_budget = size_t{512 * 1024} << rng_.Below(4);
+    config.fill =
+        rng_.Chance(0.15) ? core::FillPolicy::kOwn : core::FillPolicy::kZero;
+    // Clocks run slower where more packets have to pass.
+    const auto crowd = static_cast<int64_t>(1 + world / 8);
+    config.stage1_bound =
+        Between(Duration::Millis(2), Duration::Millis(8), &rng_) * crowd;
+    config.result_bound =
+        config.stage1_bound +
+        Between(Duration::Millis(1), Duration::Millis(8), &rng_) * crowd;
+    config.early_wait =
+        Between(Duration::Micros(200), Duration::Millis(2), &rng_);
+    config.feedback_interval = Duration::Millis(1) * crowd;
+    config.nack_interval = Duration::Micros(1500) * crowd;
+    config.heartbeat = Duration::Millis(20) * crowd;
+    config.suspect_after = config.heartbeat * 4;
+    config.dead_after = config.heartbeat * 10;
+    config.hard_limit = Duration::Millis(600) * crowd;
+    config.formation_limit = Duration::Seconds(2) * crowd;
+  }
+
+  uint32_t DrawFirstOp() {
+    const auto before = static_cast<uint32_t>(rng_.Below(8));
+    if (rng_.Chance(0.35)) return 0u - before;
+    if (rng_.Chance(0.25)) return 0x8000'0000u - before;
+    return rng_.Chance(0.5) ? 0 : static_cast<uint32_t>(rng_.Next());
+  }
+
+  // ---- ops
+
+  OpSpec DrawOp(size_t world) {
+    OpSpec spec;
+    core::OpDescriptor& op = spec.descriptor;
+    DrawKind(world, &op);
+    op.count = DrawCount(world, op);
+    op.bucket = rng_.Chance(0.2) ? 1 + rng_.Below(3) : 0;
+    op.step = op.bucket == 0 ? 0 : rng_.Below(3);
+    spec.inputs =
+        op.mode == Mode::kBounded ? InputKind::kSummable : InputKind::kBits;
+    spec.in_place = rng_.Chance(0.6);
+    if (rng_.Chance(0.4)) {
+      spec.misalignment = static_cast<uint8_t>(rng_.Below(32));
+    }
+    return spec;
+  }
+
+  void DrawKind(size_t world, core::OpDescriptor* op) {
+    const uint64_t kind = rng_.Below(100);
+    op->collective = kind < 72   ? Collective::kAllReduce
+                     : kind < 80 ? Collective::kReduceScatter
+                     : kind < 87 ? Collective::kAllGather
+                     : kind < 94 ? Collective::kBroadcast
+                                 : Collective::kBarrier;
+    const bool reduces = op->collective == Collective::kAllReduce ||
+                         op->collective == Collective::kReduceScatter;
+    op->mode = reduces && rng_.Chance(0.65) ? Mode::kBounded : Mode::kExact;
+    do {
+      op->dtype = rng_.Chance(0.4) ? Dtype::kFloat32
+                                   : static_cast<Dtype>(1 + rng_.Below(12));
+      op->reduce_op = static_cast<ReduceOp>(1 + rng_.Below(4));
+    } while (reduces && !gradcodec::IsSupported(op->dtype, op->reduce_op,
+                                                op->mode == Mode::kBounded));
+    if (!reduces) op->reduce_op = ReduceOp::kSum;
+    if (op->collective == Collective::kBroadcast) {
+      op->root = core::Rank(static_cast<uint16_t>(rng_.Below(world)));
+    }
+  }
+
+  uint64_t DrawCount(size_t world, const core::OpDescriptor& op) {
+    if (op.collective == Collective::kBarrier) return 0;
+    const uint64_t per_chunk = 496 / gradcodec::SizeOf(op.dtype);
+    const uint64_t chunks = std::max<uint64_t>(1, kPacketsPerOp / (2 * world));
+    uint64_t count = rng_.LogUniform(1, chunks * per_chunk);
+    const uint64_t special = rng_.Below(20);
+    if (special == 0) count = 0;
+    if (special == 1) count = world - 1;
+    if (special == 2) count = world;
+    if (special == 3) count = world + 1;
+    if (special == 4) count = rng_.Below(4);
+    if (op.collective == Collective::kReduceScatter ||
+        op.collective == Collective::kAllGather) {
+      count = (count + world - 1) / world * world;
+    }
+    return count;
+  }
+
+  // The first three ops go out together; then the pace differs.
+  void DrawSubmits(GroupSpec* group) {
+    const size_t world = group->hosts.size();
+    std::vector<Duration> at(world);
+    for (size_t op = 0; op < group->ops.size(); ++op) {
+      for (Duration& rank_at : at) {
+        const Duration jitter =
+            Between(Duration(), Duration::Micros(200), &rng_);
+        rank_at = op < 3 ? std::max(rank_at, jitter) : rank_at + jitter * 5;
+      }
+      group->ops[op].submit_after = at;
+      DrawLimits(group->config, &group->ops[op], world);
+    }
+  }
+
+  // Limits bind a rank's own result only, so ranks may differ.
+  void DrawLimits(const core::GroupConfig& config, OpSpec* op, size_t world) {
+    if (op->descriptor.mode == Mode::kExact || !rng_.Chance(0.2)) return;
+    op->by_rank.assign(world, op->descriptor);
+    for (core::OpDescriptor& descriptor : op->by_rank) {
+      if (rng_.Chance(0.5)) continue;
+      descriptor.soft_limit =
+          Between(Duration::Micros(100), config.result_bound * 2, &rng_);
+    }
+  }
+
+  // ---- faults
+
+  void DrawFaults() {
+    const core::GroupConfig& config = scenario_.groups[0].config;
+    // Past the ops' usual life, so that repairs suffer too.
+    faults_end_ = Timestamp() + config.result_bound * 3;
+    DrawPacketFaults(config);
+    if (Strikes()) DrawPartition(config);
+    if (Strikes()) DrawStalls(false, Duration::Millis(6));
+    if (Strikes()) DrawStalls(true, Duration::Millis(20));
+    if (Strikes()) DrawTrainerStall(config);
+    if (Strikes()) DrawDeath(config);
+    if (Strikes()) DrawBackground();
+    if (Strikes()) DrawShortQueues();
+  }
+
+  void DrawPacketFaults(const core::GroupConfig& config) {
+    RandomFaults& random = scenario_.random;
+    random.window.end = faults_end_;
+    if (Strikes()) random.loss = Share(0.001, 0.2);
+    if (Strikes()) {
+      random.burst_start = Share(0.001, 0.02);
+      random.burst_end = Share(0.05, 0.5);
+    }
+    if (Strikes()) {
+      random.tail_permille = static_cast<uint32_t>(rng_.LogUniform(10, 500));
+    }
+    if (Strikes()) random.duplicate = Share(0.01, 0.3);
+    if (Strikes()) random.reorder = Share(0.01, 0.3);
+    if (Strikes()) {
+      random.corrupt = Share(0.002, 0.1);
+      random.corrupt_flipped = 0.7;
+    }
+    if (Strikes()) random.old_epoch = Share(0.005, 0.1);
+    if (Strikes()) random.stale = Share(0.005, 0.1);
+    if (Strikes()) random.forged = Share(0.01, 0.1);
+    random.reorder_longest =
+        Between(Duration::Micros(50), config.result_bound, &rng_);
+    random.replay_longest =
+        Between(Duration::Millis(1), config.result_bound * 3, &rng_);
+  }
+
+  // Log-uniform, in steps of a thousandth.
+  double Share(double low, double high) {
+    const auto drawn =
+        rng_.LogUniform(static_cast<uint64_t>(low * 1000 + 0.5),
+                        static_cast<uint64_t>(high * 1000 + 0.5));
+    return static_cast<double>(drawn) / 1000;
+  }
+
+  Window DrawWindow(Duration shortest, Duration longest) {
+    Window window;
+    window.begin = Timestamp() + Between(Duration::Micros(300),
+                                         faults_end_ - Timestamp(), &rng_);
+    window.end = window.begin + Between(shortest, longest, &rng_);
+    return window;
+  }
+
+  void DrawPartition(const core::GroupConfig& config) {
+    PartitionSpec partition;
+    const bool lasts = rng_.Chance(0.2);
+    partition.window =
+        DrawWindow(Duration::Millis(1),
+                   lasts ? config.dead_after * 2 : config.result_bound);
+    partition.from_host = AnyHost();
+    partition.to_host = AnyHost();
+    scenario_.partitions.push_back(partition);
+    if (rng_.Chance(0.3)) {
+      std::swap(partition.from_host, partition.to_host);
+      scenario_.partitions.push_back(partition);
+    }
+  }
+
+  void DrawStalls(bool whole_host, Duration longest) {
+    const uint64_t stalls = 1 + rng_.Below(3);
+    for (uint64_t i = 0; i < stalls; ++i) {
+      Stall stall;
+      stall.host = AnyHost();
+      stall.window = DrawWindow(Duration::Micros(100), longest);
+      stall.whole_host = whole_host;
+      scenario_.stalls.push_back(stall);
+    }
+  }
+
+  // One rank is late from some op on.
+  void DrawTrainerStall(const core::GroupConfig& config) {
+    GroupSpec& group = scenario_.groups[rng_.Below(scenario_.groups.size())];
+    const size_t rank = rng_.Below(group.hosts.size());
+    const size_t first = rng_.Below(group.ops.size());
+    const Duration late =
+        Between(Duration::Millis(1), config.result_bound * 3, &rng_);
+    for (size_t op = first; op < group.ops.size(); ++op) {
+      Duration& at = group.ops[op].submit_after[rank];
+      at = at + late;
+    }
+    scenario_.trainer_stalls = 1;
+  }
+
+  void DrawDeath(const core::GroupConfig& config) {
+    Death death;
+    death.group = 0;
+    death.rank = core::Rank(static_cast<uint16_t>(rng_.Below(world_)));
+    death.after =
+        Between(Duration::Micros(100), config.result_bound * 3, &rng_);
+    death.daemon = rng_.Chance(0.5);
+    scenario_.deaths.push_back(death);
+  }
+
+  void DrawBackground() {
+    const uint64_t ports = 1 + rng_.Below(2);
+    for (uint64_t i = 0; i < ports; ++i) {
+      Background background;
+      background.host = AnyHost();
+      background.window.end = faults_end_;
+      background.load_permille = static_cast<uint32_t>(rng_.Between(200, 950));
+      background.on_permille = static_cast<uint32_t>(rng_.Between(200, 900));
+      scenario_.backgrounds.push_back(background);
+    }
+  }
+
+  // Incast overflows the switch, or a slow poller's ring.
+  void DrawShortQueues() {
+    for (HostSpec& host : scenario_.hosts) {
+      host.link.switch_queue_bytes = 16 * 1024 << rng_.Below(4);
+      host.receive_ring = 64u << rng_.Below(4);
+    }
+    scenario_.short_queues = true;
+  }
+
+  Rng rng_;
+  Scenario scenario_;
+  size_t world_ = 0;
+  size_t ranks_per_host_ = 1;
+  Timestamp faults_end_;
+};
+
+}  // namespace
+
+Scenario RandomScenario(uint64_t seed) { return Draw(seed).Run(); }
+
+}  // namespace optireduce::sim

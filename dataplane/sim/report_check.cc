@@ -1,0 +1,156 @@
+#include "dataplane/sim/report_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace optireduce::sim {
+
+namespace {
+
+using core::EndCause;
+using core::Mode;
+using core::OpReport;
+using core::OpStatus;
+
+// How long news of a submit may take to reach everybody, loss included.
+Duration NewsDelay(const core::GroupConfig& config) {
+  return config.feedback_interval * 40 + Duration::Millis(20);
+}
+
+size_t Quorum(const core::GroupConfig& config, size_t world) {
+  return (world * config.quorum_permille + 999) / 1000;
+}
+
+// A quorum that a report claims was really there at that time.
+std::string CheckQuorum(const ReportContext& context, const OpReport& report,
+                        const GroupRun& group, const OpRun& run) {
+  if (report.quorum == Timestamp::Never()) return "";
+  const Timestamp at = context.clock.ToSimulation(report.quorum);
+  const auto opened = static_cast<size_t>(
+      std::upper_bound(run.submits.begin(), run.submits.end(), at) -
+      run.submits.begin());
+  const size_t needed = Quorum(context.config, group.world());
+  return opened >= needed ? ""
+                          : absl::StrCat("claims a quorum when ", opened,
+                                         " of ", needed, " had submitted");
+}
+
+// Once all ranks have submitted, the clocks must start, whatever was lost.
+std::string CheckStarted(const ReportContext& context, const GroupRun& group,
+                         const OpRun& run) {
+  if (context.op.mode != Mode::kBounded || group.may_be_cut() ||
+      run.submits.size() < group.world()) {
+    return "";
+  }
+  const Timestamp all_in = run.submits.back();
+  const Timestamp bound = all_in + context.config.result_bound +
+                          NewsDelay(context.config) + group.longest_stall();
+  return context.reported_at <= bound
+             ? ""
+             : "all ranks had submitted, and its clocks did not start";
+}
+
+std::string CheckCause(const OpReport& report, Timestamp limit) {
+  switch (report.cause) {
+    case EndCause::kAllIn:
+      return report.status == OpStatus::kComplete ||
+                     report.status == OpStatus::kPartial
+                 ? ""
+                 : "an error, with everything in";
+    case EndCause::kEarly:
+      return "";
+    case EndCause::kDeadline:
+      return report.closed >= limit ? "" : "ended by a deadline before it";
+    case EndCause::kError:
+      return report.status != OpStatus::kComplete &&
+                     report.status != OpStatus::kPartial
+                 ? ""
+                 : "no error, but its cause says so";
+  }
+  return "unknown cause";
+}
+
+}  // namespace
+
+Timestamp LimitOf(const core::GroupConfig& config, const core::OpDescriptor& op,
+                  const OpReport& report) {
+  const Duration hard =
+      op.hard_limit > Duration() ? op.hard_limit : config.hard_limit;
+  Timestamp limit = report.submitted + hard;
+  if (op.mode != Mode::kBounded) return limit;
+  if (op.soft_limit > Duration()) {
+    limit = std::min(limit, report.submitted + op.soft_limit);
+  }
+  if (report.quorum != Timestamp::Never()) {
+    limit = std::min(
+        limit, std::max(report.submitted, report.quorum) + config.result_bound);
+  }
+  return limit;
+}
+
+std::string CheckTimes(const ReportContext& context, const OpReport& report,
+                       const GroupRun& group, const OpRun& run) {
+  if (context.clock.ToSimulation(report.submitted) != context.submitted_at) {
+    return "reports another submit time";
+  }
+  if (report.closed < report.submitted ||
+      context.clock.ToSimulation(report.closed) > context.reported_at) {
+    return "closed before its submit, or in the future";
+  }
+  const Timestamp limit = LimitOf(context.config, context.op, report);
+  const Timestamp due =
+      context.clock.FirstPoll(context.clock.ToSimulation(limit));
+  if (context.reported_at > due + kTick) {
+    return absl::StrCat("outlived its limit by ",
+                        (context.reported_at - due).micros(), " us");
+  }
+  if (std::string wrong = CheckCause(report, limit); !wrong.empty()) {
+    return wrong;
+  }
+  if (std::string wrong = CheckQuorum(context, report, group, run);
+      !wrong.empty()) {
+    return wrong;
+  }
+  return CheckStarted(context, group, run);
+}
+
+std::string CheckStatus(const ReportContext& context, const OpReport& report,
+                        const GroupRun& group, const OpRun& run) {
+  const Duration hard = context.op.hard_limit > Duration()
+                            ? context.op.hard_limit
+                            : context.config.hard_limit;
+  const Timestamp hard_at = context.submitted_at + hard;
+  switch (report.status) {
+    case OpStatus::kComplete:
+      if (report.missing.Count() > 0) return "complete, but names ranks";
+      return run.agreed ? "" : "ranks disagree, and nobody noticed";
+    case OpStatus::kPartial:
+      if (context.op.mode == Mode::kExact) return "exact, but partial";
+      return run.agreed ? "" : "ranks disagree, and nobody noticed";
+    case OpStatus::kHardLimit: {
+      if (context.reported_at < hard_at) return "hard limit, too early";
+      const bool all_in_time =
+          run.submits.size() == group.world() &&
+          run.submits.back() < context.submitted_at + hard / 2;
+      return all_in_time && !group.may_be_cut() && run.agreed
+                 ? "all ranks were there, and it ran into its hard limit"
+                 : "";
+    }
+    case OpStatus::kPeerLost:
+      if (report.missing.Count() == 0) return "peer lost, but names none";
+      return group.may_be_cut() ? "" : "peer lost, but all are there";
+    case OpStatus::kMismatch:
+      return run.agreed ? "mismatch, but all agree" : "";
+    case OpStatus::kExpired:
+      return run.submits.front() + context.config.result_bound <
+                     context.submitted_at
+                 ? ""
+                 : "expired, but it was not late";
+    case OpStatus::kCancelled:
+      return context.leaving ? "" : "cancelled, but nobody left";
+  }
+  return "unknown status";
+}
+
+}  // namespace optireduce::sim

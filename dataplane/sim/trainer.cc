@@ -1,0 +1,371 @@
+#include "dataplane/sim/trainer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/sim/alloc_trap.h"
+#include "dataplane/sim/report_check.h"
+#include "dataplane/sim/result_check.h"
+
+namespace optireduce::sim {
+
+namespace {
+
+using core::EventKind;
+using core::SubmitResult;
+
+constexpr Duration kRetry = Duration::Micros(50);
+constexpr Duration kLook = Duration::Micros(500);
+
+// How long a rank that has all its reports may keep state once all have.
+Duration DrainTime(const core::GroupConfig& config) {
+  return config.feedback_interval * 60 + config.nack_interval * 20 +
+         Duration::Millis(50);
+}
+
+}  // namespace
+
+Trainer::Trainer(GroupRun* group, core::Rank rank, const HostClock* clock,
+                 bool keep_outputs, Trace* trace, Violations* violations)
+    : group_(group),
+      rank_(rank),
+      clock_(clock),
+      keep_outputs_(keep_outputs),
+      trace_(trace),
+      violations_(violations),
+      buffers_(group->spec().ops.size()) {
+  outcome_.ops.resize(group->spec().ops.size());
+}
+
+Timestamp Trainer::DueAt(size_t op) const {
+  const Timestamp start = group_->StartAt(ready_at_);
+  const OpSpec& spec = group_->spec().ops[op];
+  return spec.submit_after.empty() ? start
+                                   : start + spec.submit_after[rank_.index()];
+}
+
+Timestamp Trainer::next_action() const {
+  switch (phase_) {
+    case Phase::kOutside: {
+      const GroupSpec& spec = group_->spec();
+      const Duration after =
+          spec.join_after.empty() ? Duration() : spec.join_after[rank_.index()];
+      return group_->opens_at() + after;
+    }
+    case Phase::kForming:
+      return dying_ ? Timestamp() : Timestamp::Never();
+    case Phase::kRunning:
+      if (dying_) return Timestamp();
+      if (stopped_ || next_op_ == outcome_.ops.size() ||
+          in_flight_ >= group_->spec().max_in_flight) {
+        return Timestamp::Never();
+      }
+      if (retry_at_ != Timestamp::Never()) return retry_at_;
+      return DueAt(next_op_);
+    case Phase::kDraining:
+      return retry_at_;
+    case Phase::kLeaving:
+      return released_ ? Timestamp() : release_by_;
+    case Phase::kOver:
+      return Timestamp::Never();
+  }
+  return Timestamp::Never();
+}
+
+void Trainer::Act(core::EngineCore* core, Timestamp now) {
+  if (next_action() > now) return;
+  switch (phase_) {
+    case Phase::kOutside:
+      Join(core, now);
+      break;
+    case Phase::kForming:
+    case Phase::kRunning:
+      if (dying_) {
+        StartLeaving(core, now);
+      } else {
+        SubmitDue(core, now);
+      }
+      break;
+    case Phase::kDraining:
+      CheckDrained(core, now);
+      break;
+    case Phase::kLeaving:
+      Remove(core, now);
+      break;
+    case Phase::kOver:
+      break;
+  }
+}
+
+void Trainer::Join(core::EngineCore* core, Timestamp now) {
+  if (dying_) {
+    phase_ = Phase::kOver;
+    group_->OnRankFinished(now);
+    group_->OnRankOver();
+    return;
+  }
+  const auto id = core->AddGroup(group_->ConfigOf(rank_), clock_->ToHost(now));
+  trace_->Note(now, "join", rank_.value());
+  if (!id.ok()) {
+    Complain(absl::StrCat("not joined: ", id.status().ToString()), now);
+    phase_ = Phase::kOver;
+    group_->OnRankFinished(now);
+    group_->OnRankOver();
+    return;
+  }
+  id_ = *id;
+  memory_at_first_ = core->Status(*id_).memory_used;
+  phase_ = Phase::kForming;
+}
+
+void Trainer::SubmitDue(core::EngineCore* core, Timestamp now) {
+  retry_at_ = Timestamp::Never();
+  while (phase_ == Phase::kRunning && next_action() <= now) {
+    if (!SubmitNext(core, now)) return;
+  }
+}
+
+bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
+  const size_t op = next_op_;
+  const core::OpDescriptor& descriptor = group_->DescriptorOf(op, rank_);
+  const OpSpec& spec = group_->spec().ops[op];
+  std::unique_ptr<OpBuffers>& buffers = buffers_[op];
+  if (buffers == nullptr) {
+    buffers = std::make_unique<OpBuffers>(
+        group_->Op(op).inputs[rank_.index()],
+        core::OutputBytes(descriptor, group_->world()), spec.in_place,
+        spec.misalignment);
+  }
+  core::OpSeq seq;
+  SubmitResult result;
+  {
+    const NoAllocation trap;
+    result = core->Submit(*id_, descriptor, buffers->view(),
+                          clock_->ToHost(now), &seq);
+  }
+  OpOutcome& outcome = outcome_.ops[op];
+  if (outcome.submit != result) {
+    trace_->Submit(now, static_cast<uint32_t>(group_->index()), rank_, seq,
+                   result);
+  }
+  outcome.submit = result;
+  switch (result) {
+    case SubmitResult::kAccepted:
+      outcome.submitted_at = now;
+      ++next_op_;
+      ++in_flight_;
+      group_->OnSubmitted(op, rank_, seq, now);
+      return true;
+    case SubmitResult::kWindowFull:
+    case SubmitResult::kMemoryFull:
+      retry_at_ = now + kRetry;
+      return false;
+    case SubmitResult::kPeerLost:
+    case SubmitResult::kLeft:
+      if (!outcome_.peer_lost) {
+        Complain("refused for a lost peer without an event", now);
+      }
+      stopped_ = true;
+      MaybeFinish(now);
+      return false;
+    default:
+      // Final for this op alone; all ranks get the same answer.
+      ++next_op_;
+      MaybeFinish(now);
+      return true;
+  }
+}
+
+bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
+  bool wake_others = false;
+  trace_->Event(now, static_cast<uint32_t>(group_->index()), rank_, event);
+  switch (event.kind) {
+    case EventKind::kGroupReady:
+      outcome_.ready = true;
+      ready_at_ = now;
+      wake_others = group_->OnReady(now);
+      if (phase_ == Phase::kForming) phase_ = Phase::kRunning;
+      MaybeFinish(now);
+      break;
+    case EventKind::kGroupFailed:
+      outcome_.failed = true;
+      if (!group_->may_be_cut()) Complain("group not formed", now);
+      stopped_ = true;
+      if (phase_ == Phase::kForming) phase_ = Phase::kRunning;
+      MaybeFinish(now);
+      break;
+    case EventKind::kOpDone:
+      OnOpDone(event.report, now);
+      break;
+    case EventKind::kPeerSuspect:
+    case EventKind::kPeerHealthy:
+      break;
+    case EventKind::kPeerLost:
+      outcome_.peer_lost = true;
+      MaybeFinish(now);
+      break;
+    case EventKind::kGroupReleased:
+      outcome_.released = released_ = true;
+      if (phase_ != Phase::kLeaving) Complain("released, but not left", now);
+      break;
+  }
+  return wake_others;
+}
+
+void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
+  OpRun* const run = group_->Find(report.op_seq.value());
+  if (run == nullptr) {
+    Complain(absl::StrCat("report of op ", report.op_seq.value(),
+                          " that was never submitted"),
+             now);
+    return;
+  }
+  const size_t op = group_->PlaceOf(report.op_seq.value());
+  OpOutcome& outcome = outcome_.ops[op];
+  if (outcome.submit != SubmitResult::kAccepted || outcome.reported()) {
+    Complain(absl::StrCat("op ", report.op_seq.value(),
+                          ": reported twice, or not submitted here"),
+             now);
+    return;
+  }
+  outcome.reported_at = now;
+  outcome.report = report;
+  --in_flight_;
+
+  const core::OpDescriptor& descriptor = group_->DescriptorOf(op, rank_);
+  const ReportContext context{
+      group_->spec().config, descriptor, *clock_,
+      outcome.submitted_at,  now,        phase_ == Phase::kLeaving};
+  const auto check = [&](const std::string& wrong) {
+    if (wrong.empty()) return;
+    Complain(absl::StrCat("op ", report.op_seq.value(), ": ", wrong), now);
+  };
+  check(CheckStatus(context, report, *group_, *run));
+  if (phase_ == Phase::kLeaving) return;  // cancelled: the memory is ours
+  check(CheckTimes(context, report, *group_, *run));
+  OpBuffers& buffers = *buffers_[op];
+  const bool has_result = report.status == core::OpStatus::kComplete ||
+                          report.status == core::OpStatus::kPartial;
+  if (has_result && run->agreed) {
+    check(CheckResult(descriptor, group_->spec().config.fill, rank_,
+                      buffers.output(), report, run));
+  }
+  check(buffers.CheckGuards());
+  if (keep_outputs_) {
+    outcome.output.assign(buffers.output().begin(), buffers.output().end());
+  }
+  buffers.Overwrite();
+  MaybeFinish(now);
+}
+
+void Trainer::MaybeFinish(Timestamp now) {
+  if (phase_ != Phase::kRunning || in_flight_ > 0) return;
+  if (next_op_ < outcome_.ops.size() && !stopped_) return;
+  group_->OnRankFinished(now);
+  phase_ = Phase::kDraining;
+  retry_at_ = now;
+}
+
+void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
+  const bool wait = group_->spec().ending == Ending::kDrain &&
+                    !outcome_.peer_lost && !outcome_.failed && !dying_;
+  if (!wait) {
+    StartLeaving(core, now);
+    return;
+  }
+  const core::GroupStatus status = core->Status(*id_);
+  if (status.ops_kept == 0) {
+    if (status.memory_used != memory_at_first_) {
+      Complain(absl::StrCat("no op is kept, but ", status.memory_used,
+                            " bytes, not ", memory_at_first_),
+               now);
+    }
+    StartLeaving(core, now);
+    return;
+  }
+  const Timestamp settled =
+      std::max(group_->all_finished(), group_->calm_from());
+  if (now >
+      settled + DrainTime(group_->spec().config) + group_->longest_stall()) {
+    Complain(absl::StrCat("all is reported, and still ", status.ops_kept,
+                          " ops are kept"),
+             now);
+    StartLeaving(core, now);
+    return;
+  }
+  retry_at_ = now + kLook;
+}
+
+void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {
+  if (phase_ != Phase::kDraining) group_->OnRankFinished(now);
+  phase_ = Phase::kLeaving;
+  release_by_ = now + group_->spec().config.hard_limit + kTick;
+  trace_->Note(now, "leave", rank_.value());
+  {
+    const NoAllocation trap;
+    core->Leave(
+        *id_,
+        dying_ ? wire::LeaveReason::kClientDied : wire::LeaveReason::kLeft,
+        clock_->ToHost(now));
+  }
+  for (const auto& buffers : buffers_) {
+    if (buffers != nullptr) buffers->Overwrite();
+  }
+}
+
+void Trainer::Remove(core::EngineCore* core, Timestamp now) {
+  if (!released_ && now > clock_->FirstPoll(release_by_) + kTick) {
+    Complain("left, and not released by the hard limit", now);
+  } else if (!released_) {
+    release_by_ = release_by_ + kTick;
+    return;
+  }
+  for (size_t op = 0; op < outcome_.ops.size(); ++op) {
+    const OpOutcome& outcome = outcome_.ops[op];
+    if (outcome.submit == SubmitResult::kAccepted && !outcome.reported()) {
+      Complain(absl::StrCat("place ", op, " was never reported"), now);
+    }
+  }
+  core->RemoveGroup(*id_);
+  trace_->Note(now, "remove", rank_.value());
+  id_.reset();
+  phase_ = Phase::kOver;
+  group_->OnRankOver();
+}
+
+void Trainer::Die(Timestamp now) {
+  trace_->Note(now, "trainer dies", rank_.value());
+  outcome_.died = dying_ = true;
+}
+
+void Trainer::LoseDaemon(Timestamp now) {
+  if (phase_ == Phase::kOver) return;
+  outcome_.died = true;
+  if (phase_ != Phase::kDraining && phase_ != Phase::kLeaving) {
+    group_->OnRankFinished(now);
+  }
+  for (const auto& buffers : buffers_) {
+    if (buffers != nullptr) buffers->Overwrite();
+  }
+  id_.reset();
+  phase_ = Phase::kOver;
+  group_->OnRankOver();
+}
+
+void Trainer::CheckBuffers(Timestamp now) {
+  for (size_t op = 0; op < buffers_.size(); ++op) {
+    if (buffers_[op] == nullptr || !outcome_.ops[op].reported()) continue;
+    if (std::string wrong = buffers_[op]->CheckOverwritten(); !wrong.empty()) {
+      Complain(absl::StrCat("place ", op, ": ", wrong), now);
+    }
+  }
+}
+
+void Trainer::Complain(const std::string& what, Timestamp now) {
+  violations_->Add(now, absl::StrCat("group ", group_->index(), " rank ",
+                                     rank_.value(), ": ", what));
+}
+
+}  // namespace optireduce::sim

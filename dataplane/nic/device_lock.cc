@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,13 +26,13 @@ std::string Owner(int fd) {
 absl::StatusOr<DeviceLock> DeviceLock::Take(const std::string& directory,
                                             const std::string& name) {
   const std::string path = absl::StrCat(directory, "/", name, ".lock");
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                      S_IRUSR | S_IWUSR);
-  if (fd < 0) {
+  UniqueFd owned(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                      S_IRUSR | S_IWUSR));
+  const int fd = owned.get();
+  if (!owned.valid()) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
   }
-  DeviceLock lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       return absl::FailedPreconditionError(
@@ -46,11 +47,7 @@ absl::StatusOr<DeviceLock> DeviceLock::Take(const std::string& directory,
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   }
-  return lock;
-}
-
-DeviceLock::~DeviceLock() {
-  if (fd_ >= 0) close(fd_);
+  return DeviceLock(std::move(owned));
 }
 
 }  // namespace optireduce::nic

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace optireduce::nic {
 
@@ -19,17 +20,10 @@ class DeviceLock {
   static absl::StatusOr<DeviceLock> Take(const std::string& directory,
                                          const std::string& name);
 
-  DeviceLock(DeviceLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  DeviceLock& operator=(DeviceLock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~DeviceLock();
-
  private:
-  explicit DeviceLock(int fd) : fd_(fd) {}
+  explicit DeviceLock(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  int fd_ = -1;
+  UniqueFd fd_;
 };
 
 }  // namespace optireduce::nic

@@ -7,7 +7,6 @@
 #include <rte_mempool.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/counters.h"
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/nic/address_text.h"
 #include "dataplane/nic/af_packet_socket.h"
 #include "dataplane/nic/frame.h"
@@ -207,7 +207,7 @@ class DpdkPortImpl final : public DpdkPort {
   size_t lent_ = 0;
   std::optional<ArpTable> arp_;
   std::optional<AfPacketSocket> socket_;
-  int query_socket_ = -1;  // for the kernel interface's flags
+  UniqueFd query_socket_;  // for the kernel interface's flags
   std::atomic<bool> link_up_ = true;
   Timestamp next_link_check_;
   Timestamp next_flush_ = Timestamp::Never();
@@ -369,7 +369,7 @@ void DpdkPortImpl::FindAddress() {
 }
 
 void DpdkPortImpl::UseKernelSocket() {
-  query_socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  query_socket_ = UniqueFd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   socket_ = AfPacketSocket::Find(config_.interface->index);
   if (!socket_) {
     info_.notes.push_back(
@@ -402,7 +402,6 @@ absl::Status DpdkPortImpl::Close() {
     backlog_.Pop(frames.size());
   }
   socket_.reset();
-  if (query_socket_ >= 0) close(query_socket_);
   rte_eth_dev_close(config_.port_id);
   const size_t missing = rx_pool_.Missing() + tx_pool_.Missing();
   if (missing == 0) return absl::OkStatus();
@@ -638,7 +637,7 @@ void DpdkPortImpl::CheckLink(Timestamp now) {
     ifreq request{};
     std::memcpy(request.ifr_name, config_.interface->name.data(),
                 std::min(config_.interface->name.size(), size_t{IFNAMSIZ - 1}));
-    up = ioctl(query_socket_, SIOCGIFFLAGS, &request) == 0 &&
+    up = ioctl(query_socket_.get(), SIOCGIFFLAGS, &request) == 0 &&
          (request.ifr_flags & IFF_RUNNING) != 0;
   } else {
     rte_eth_link link{};

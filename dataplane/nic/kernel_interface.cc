@@ -7,7 +7,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace optireduce::nic {
 namespace {
@@ -69,8 +69,9 @@ void ReadIpv4(KernelInterface* interface) {
 }
 
 absl::Status ReadLinkLayer(KernelInterface* interface) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
+  const UniqueFd owned(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int fd = owned.get();
+  if (!owned.valid()) {
     return absl::InternalError(
         absl::StrCat("cannot open a socket: ", std::strerror(errno)));
   }
@@ -90,7 +91,6 @@ absl::Status ReadLinkLayer(KernelInterface* interface) {
     interface->mtu =
         static_cast<uint16_t>(std::clamp(request.ifr_mtu, 0, 65535));
   }
-  close(fd);
   return status;
 }
 

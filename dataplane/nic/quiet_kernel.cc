@@ -3,10 +3,10 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -40,12 +40,13 @@ absl::StatusOr<QuietKernel> QuietKernel::Bind(Ipv4Address ip,
   QuietKernel result;
   for (int i = 0; i < num_ports; ++i) {
     const auto port = static_cast<uint16_t>(first_port + i);
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
+    UniqueFd owned(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const int fd = owned.get();
+    if (!owned.valid()) {
       return absl::InternalError(
           absl::StrCat("cannot open a socket: ", std::strerror(errno)));
     }
-    result.sockets_.push_back(fd);
+    result.sockets_.push_back(std::move(owned));
     if (TakeNothing(fd) && BindTo(fd, ip, port)) continue;
     if (errno == EADDRNOTAVAIL) return QuietKernel();
     const std::string where = absl::StrCat(ToText(ip), ", UDP port ", port);
@@ -57,10 +58,6 @@ absl::StatusOr<QuietKernel> QuietKernel::Bind(Ipv4Address ip,
         absl::StrCat("cannot reserve ", where, ": ", std::strerror(errno)));
   }
   return result;
-}
-
-QuietKernel::~QuietKernel() {
-  for (const int fd : sockets_) close(fd);
 }
 
 }  // namespace optireduce::nic

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/nic/address.h"
 
 namespace optireduce::nic {
@@ -24,16 +25,12 @@ class QuietKernel {
   // else uses.
   static absl::StatusOr<QuietKernel> Bind(Ipv4Address ip, uint16_t first_port,
                                           uint16_t num_ports);
-  QuietKernel(QuietKernel&& other) noexcept = default;
-  QuietKernel& operator=(QuietKernel&&) = delete;
-  ~QuietKernel();
-
   bool active() const { return !sockets_.empty(); }
 
  private:
   QuietKernel() = default;
 
-  std::vector<int> sockets_;
+  std::vector<UniqueFd> sockets_;
 };
 
 }  // namespace optireduce::nic

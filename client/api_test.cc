@@ -186,7 +186,13 @@ TEST_F(ApiTest, BuffersMustLieInOneAllocation) {
   operation.output = client.input + 4;
   EXPECT_EQ(or_submit(client.session, client.group, &operation, &op),
             OR_ERR_ARGUMENT);
-  EXPECT_TRUE(ErrorHas("without being the same")) << or_last_error();
+  EXPECT_TRUE(ErrorHas("neither the same")) << or_last_error();
+  // Rank 0's part of a reduce-scatter is the first one.
+  operation.collective = OR_REDUCE_SCATTER;
+  EXPECT_EQ(or_submit(client.session, client.group, &operation, &op),
+            OR_ERR_ARGUMENT);
+  operation.output = client.input;
+  EXPECT_EQ(or_submit(client.session, client.group, &operation, &op), OR_OK);
 }
 
 TEST_F(ApiTest, NoElementsNeedNoBuffer) {

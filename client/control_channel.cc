@@ -53,7 +53,7 @@ or_status ControlChannel::Connect(const char* path, ControlChannel* channel) {
   strcpy(address.sun_path, path);
   UniqueFd fd(
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Fail(OR_ERR_SYSTEM, "socket: %s", strerror(errno));
+  if (!fd.valid()) return Fail(OR_ERR_SYSTEM, "socket: %s", strerror(errno));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
               sizeof(address)) != 0) {
     const int error = errno;
@@ -119,7 +119,7 @@ bool ControlChannel::WaitFor(short events, const Deadline& deadline) const {
 }
 
 void ControlChannel::Shutdown() {
-  if (fd_) shutdown(fd_.get(), SHUT_RDWR);
+  if (fd_.valid()) shutdown(fd_.get(), SHUT_RDWR);
 }
 
 }  // namespace optireduce::client

@@ -10,7 +10,7 @@
 #include "client/control.pb.h"
 #include "client/deadline.h"
 #include "client/optireduce.h"
-#include "client/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace optireduce::client {
 

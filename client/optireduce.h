@@ -317,10 +317,11 @@ typedef struct or_operation {
    * input (reduce-scatter) or the whole output (all-gather); the last two are
    * multiples of the world. */
   uint64_t count;
-  /* In memory from or_allocate (any address inside, any alignment), equal or
-   * without overlap. Reduce-scatter writes count/world elements, all-gather
-   * reads as many; broadcast reads `input` at the root only; in place means
-   * input == output. NULL where there are 0 bytes. */
+  /* In memory from or_allocate (any address inside, any alignment).
+   * Reduce-scatter writes count/world elements, all-gather reads as many;
+   * broadcast reads its input at the root only, and either may be NULL there.
+   * Without overlap, or in place: equal; reduce-scatter and all-gather: the
+   * smaller is this rank's part of the larger. NULL where there are 0 bytes. */
   const void* input;
   void* output;
   /* A gradient bucket and training step. 0: none (a one-shot operation). */

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "client/optireduce.h"
-#include "client/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 #include "proto/shm_abi.h"
 
 namespace optireduce::client {

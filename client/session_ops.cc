@@ -86,6 +86,19 @@ uint64_t OutputBytes(const or_operation& operation, uint32_t world) {
   return operation.collective == OR_REDUCE_SCATTER ? bytes / world : bytes;
 }
 
+// Where input and output of an operation may overlap.
+bool IsInPlace(const Op& op) {
+  const uint64_t rank = op.speaker->rank;
+  switch (op.operation.collective) {
+    case OR_REDUCE_SCATTER:
+      return op.output.offset == op.input.offset + rank * op.output.bytes;
+    case OR_ALL_GATHER:
+      return op.input.offset == op.output.offset + rank * op.input.bytes;
+    default:
+      return op.input.offset == op.output.offset;
+  }
+}
+
 uint32_t MicrosRoundedUp(int64_t nanos) {
   return static_cast<uint32_t>((nanos + 999) / 1000);
 }
@@ -133,10 +146,10 @@ or_status Session::CheckBuffers(const Op& op) const {
   const auto text = [this](const Range& range) {
     return DescribeRange(range, segment_.data(), segment_.data_offset());
   };
-  const bool in_place = op.input.offset == op.output.offset;
-  if (!in_place && op.input.Overlaps(op.output)) {
+  if (op.input.Overlaps(op.output) && !IsInPlace(op)) {
     return Fail(OR_ERR_ARGUMENT,
-                "output %s overlaps input %s without being the same",
+                "output %s overlaps input %s, but is neither the same nor, for "
+                "reduce-scatter and all-gather, this rank's part of the other",
                 text(op.output).c_str(), text(op.input).c_str());
   }
   for (const Range& range : {op.input, op.output}) {

@@ -41,6 +41,13 @@ class SymbolsTest(unittest.TestCase):
             self.assertRegex(name, f"^({allowed})$")
         self.assertIn("[liboptireduce.so.0]", dynamic)
 
+    def test_pkg_config_knows_the_version(self):
+        header = (HERE / "optireduce.h").read_text()
+        version = ".".join(re.findall(r"define OR_VERSION_\w+ (\d+)", header))
+        pc = str(HERE / "optireduce.pc")
+        self.assertEqual(output_of("pkg-config", "--modversion", pc).strip(), version)
+        self.assertIn("-loptireduce", output_of("pkg-config", "--libs", pc))
+
 
 if __name__ == "__main__":
     unittest.main()

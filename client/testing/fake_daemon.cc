@@ -413,7 +413,7 @@ void FakeDaemon::FormTogether() {
 void FakeDaemon::Accept() {
   UniqueFd socket(
       accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
+  if (!socket.valid()) return;
   sessions_.push_back(std::make_unique<Session>(std::move(socket), options_));
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "client/control.pb.h"
-#include "client/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace optireduce::client {
 

@@ -91,7 +91,6 @@ class BitmapView {
   }
   // `flip` turns the bits looked for into ones.
   constexpr size_t FindFirst(size_t from, uint64_t flip) const {
-    if (from >= bits_) return bits_;
     size_t index = from / kWordBits;
     uint64_t mask = ~LowMask(from % kWordBits);
     for (; index < words_.size(); ++index) {

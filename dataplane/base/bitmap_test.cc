@@ -72,6 +72,20 @@ TEST(BitmapTest, BitsPastTheEndDoNotCount) {
   }
 }
 
+TEST(BitmapTest, NothingIsFoundPastTheEnd) {
+  for (size_t bits = 1; bits < 64; ++bits) {
+    for (const uint64_t garbage : {0xAAAAAAAAAAAAAAAAu, 0x5555555555555555u}) {
+      uint64_t word = garbage;
+      BitmapView view({&word, 1}, bits);
+      for (size_t bit = 0; bit < bits; ++bit) view.Clear(bit);
+      EXPECT_EQ(view.FindFirstSet(), bits);
+      view.SetRange(0, bits);
+      EXPECT_EQ(view.FindFirstClear(), bits);
+      EXPECT_EQ(word >> bits, garbage >> bits) << "not ours to change";
+    }
+  }
+}
+
 TEST(BitmapTest, FindFromTheEndOrBeyondIsTheEnd) {
   Bitmap bitmap(70);
   EXPECT_EQ(bitmap.view.FindFirstClear(70), 70u);

@@ -60,17 +60,22 @@ TEST(RngTest, BelowStaysBelowAndReachesAll) {
   }
 }
 
-// With n at 3/4 of the range, taking the remainder of a 64-bit number would
-// give the lower third twice the share.
+// With n at 3/4 of the range, the remainder of a 64-bit number would give the
+// lower third twice the share, and the high half of its product with n every
+// third number.
 TEST(RngTest, BelowIsUnbiasedForLargeBounds) {
   constexpr uint64_t kThird = uint64_t{1} << 62;
   constexpr int kThirdOfDraws = 10'000;
   Rng rng(2);
-  std::array<int, 3> seen{};
+  std::array<int, 3> thirds{};
+  std::array<int, 3> remainders{};
   for (int i = 0; i < 3 * kThirdOfDraws; ++i) {
-    ++seen[rng.Below(3 * kThird) / kThird];
+    const uint64_t value = rng.Below(3 * kThird);
+    ++thirds[value / kThird];
+    ++remainders[value % 3];
   }
-  for (const int times : seen) EXPECT_NEAR(times, kThirdOfDraws, 500);
+  for (const int times : thirds) EXPECT_NEAR(times, kThirdOfDraws, 500);
+  for (const int times : remainders) EXPECT_NEAR(times, kThirdOfDraws, 500);
 }
 
 TEST(RngTest, BetweenIncludesBothEnds) {
@@ -161,6 +166,14 @@ TEST(RngTest, LogUniformOverTheWholeRangeIsEvenInBits) {
     EXPECT_NEAR(widths[width], 1000, 160) << width;
   }
   EXPECT_EQ(rng.LogUniform(UINT64_MAX, UINT64_MAX), UINT64_MAX);
+}
+
+TEST(RngTest, LogUniformDoesNotWrapAtTheTop) {
+  constexpr uint64_t kLow = uint64_t{3} << 61;
+  Rng rng(9);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_GE(rng.LogUniform(kLow, UINT64_MAX), kLow);
+  }
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace optireduce {
 // most negative value, both ways round.
 template <std::unsigned_integral T>
 constexpr std::make_signed_t<T> SerialDistance(T a, T b) {
-  return static_cast<std::make_signed_t<T>>(static_cast<T>(b - a));
+  return static_cast<std::make_signed_t<T>>(b - a);
 }
 constexpr int32_t SerialDistance24(uint32_t a, uint32_t b) {
   return static_cast<int32_t>((b - a) << 8) >> 8;

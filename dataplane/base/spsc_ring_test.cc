@@ -100,10 +100,10 @@ void Pop(SpscRing<Entry>& ring, Tally& tally) {
   ++tally.done;
 }
 
-TEST(SpscRingTest, TwoThreadsAtOnce) {
+TEST(SpscRingTest, BothEndsAndAWatcherAtOnce) {
   constexpr int kTries = 200'000;
   SpscRing<Entry> ring(16);
-  std::latch start(2);
+  std::latch start(3);
   uint64_t pushed = 0;
   std::thread producer([&] {
     Patience patience;
@@ -116,14 +116,16 @@ TEST(SpscRingTest, TwoThreadsAtOnce) {
       }
     }
   });
+  size_t most = 0;
+  std::thread watcher([&] {
+    start.arrive_and_wait();
+    for (int i = 0; i < kTries; ++i) most = std::max(most, ring.SizeEstimate());
+  });
   start.arrive_and_wait();
   Tally popped;
-  size_t most = 0;
-  for (int i = 0; i < kTries; ++i) {
-    Pop(ring, popped);
-    most = std::max(most, ring.SizeEstimate());
-  }
+  for (int i = 0; i < kTries; ++i) Pop(ring, popped);
   producer.join();
+  watcher.join();
   while (ring.SizeEstimate() > 0) Pop(ring, popped);
   EXPECT_EQ(popped.done, pushed);
   EXPECT_EQ(popped.wrong, 0u);

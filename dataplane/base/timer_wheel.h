@@ -112,7 +112,7 @@ class TimerWheel {
         cursor_ = now_;
         break;
       }
-      cursor_ = std::max(cursor_, StartOf(slot));
+      cursor_ = StartOf(slot);
       if (slot >= kSlotsPerLevel) {
         TakeAll(slot);
         continue;

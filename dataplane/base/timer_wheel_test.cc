@@ -232,13 +232,15 @@ TEST(TimerWheelTest, SleepingUntilNextDeadlineAlwaysGetsThere) {
   TimerWheel wheel;
   std::array<TimerNode, 40> nodes;  // more than are looked at in one slot
   for (size_t i = 0; i < nodes.size(); ++i) {
-    wheel.Arm(nodes[i], At(1'000'000'000 + static_cast<int64_t>(i)));
+    wheel.Arm(nodes[i], At(1'000'000'039 - static_cast<int64_t>(i)));
   }
   size_t fired = 0;
   int sleeps = 0;
   while (fired < nodes.size()) {
     const Timestamp next = wheel.NextDeadline();
     ASSERT_GT(next, wheel.now());
+    // The timers fire from the last to the first.
+    ASSERT_LE(next, nodes[nodes.size() - 1 - fired].deadline());
     fired += Fired(wheel, next).size();
     ASSERT_LT(++sleeps, 60);
   }

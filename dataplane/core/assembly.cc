@@ -24,6 +24,8 @@ Assembly::Assembly(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
 bool Assembly::Note(const ChunkInfo& info, uint16_t contributors) {
   if (present_.TestAndSet(info.chunk)) return false;
   ++present_count_;
+  // Nothing was summed: the chunk is settled, but its elements are absent.
+  if (contributors == 0) return true;
   present_elements_ += info.elements;
   contributions_ += uint64_t{info.elements} * contributors;
   min_contributors_ = std::min(min_contributors_, contributors);
@@ -42,7 +44,7 @@ void Assembly::Summarize(OpReport* report) const {
   report->elements = due_elements_;
   report->absent = due_elements_ - present_elements_;
   report->contributions = contributions_;
-  report->min_contributors = present_count_ == 0 ? 0 : min_contributors_;
+  report->min_contributors = present_elements_ == 0 ? 0 : min_contributors_;
 }
 
 }  // namespace optireduce::core

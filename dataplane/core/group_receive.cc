@@ -196,7 +196,6 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
                       std::span<const uint8_t> body, Timestamp arrival,
                       Timestamp now) {
   const OpSeq seq(header.op_seq);
-  if (!seq.IsBefore(floor_)) RaiseOpenUpto(source, seq.Next(), now);
   Verdict verdict{};
   Op* op = FindOrOpen(seq, now, &verdict);
   if (op == nullptr) return verdict;
@@ -209,6 +208,13 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
   const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
   if (!info.has_value() || !IsSelf(info->owner)) return Verdict::kBadChunk;
   if (body.size() != info->bytes) return Verdict::kBadChunkLength;
+  // Who sends data has opened the op. That may end other ops, not this one.
+  RaiseOpenUpto(source, seq.Next(), now);
+  // An exact op that has ended here took every contribution or none.
+  if (op->is_exact() && op->state != OpState::kActive) {
+    return op->reduction.IsFrozen(info->local) ? Verdict::kDuplicate
+                                               : Verdict::kLate;
+  }
   // The stage ends at its bound, whenever that is noticed.
   if (arrival > op->stage1_bound) BeginFreeze(op, now);
   const Reduction::AddResult added =

@@ -208,8 +208,9 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
   const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
   if (!info.has_value() || !IsSelf(info->owner)) return Verdict::kBadChunk;
   if (body.size() != info->bytes) return Verdict::kBadChunkLength;
-  // Who sends data has opened the op. That may end other ops, not this one.
+  // Who sends data has opened the op. Ops opened by that may evict a closed one.
   RaiseOpenUpto(source, seq.Next(), now);
+  if ((op = FindOp(seq)) == nullptr) return Verdict::kStaleOp;
   // An exact op that has ended here took every contribution or none.
   if (op->is_exact() && op->state != OpState::kActive) {
     return op->reduction.IsFrozen(info->local) ? Verdict::kDuplicate

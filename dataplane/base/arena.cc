@@ -199,14 +199,15 @@ ByteArena::Units ByteArena::FindFit(Units size) const {
   // than everything that could still be met, so the last such branch counts.
   Units right = kNone;
   Units node = root_;
-  for (int bit = top_bit_; node != kNone && best_size != size; --bit) {
+  for (int bit = top_bit_; node != kNone; --bit) {
     consider(node);
+    if (best_size == size) return best;  // as it must once no bit is left
     const Header* header = At(node);
     const size_t branch = Branch(size, bit);
     if (branch == 0 && header->child[1] != kNone) right = header->child[1];
     node = header->child[branch];
   }
-  for (node = right; node != kNone && best_size != size;) {
+  for (node = right; node != kNone;) {
     consider(node);
     const Header* header = At(node);
     node = header->child[header->child[0] != kNone ? 0 : 1];

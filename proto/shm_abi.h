@@ -146,6 +146,8 @@ enum {
    * conflict the input. */
   OPTIREDUCE_SHM_REFUSAL_OVERLAP = 18,
   OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT = 19, /* conflict: a buffer in flight */
+  /* The daemon stops: what is in flight still ends, nothing new begins. */
+  OPTIREDUCE_SHM_REFUSAL_SHUTDOWN = 20,
 };
 
 /* What the segment is. Written by the daemon before it passes the segment;

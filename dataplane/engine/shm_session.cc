@@ -79,6 +79,9 @@ PullResult ShmSession::Pull(Submission* submission) {
 
 Refusal ShmSession::Admit(const OptireduceShmSubmission& entry,
                           Submission* submission) {
+  if (stopped_.load(std::memory_order_relaxed)) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_SHUTDOWN};
+  }
   const GroupEntry* group = FindGroup(entry.group);
   if (group == nullptr) return {.reason = OPTIREDUCE_SHM_REFUSAL_GROUP};
   CheckedSubmission checked;
@@ -163,6 +166,7 @@ void ShmSession::Answer(OptireduceShmCompletion entry, uint64_t cookie,
   entry.cookie = cookie;
   entry.group = handle;
   rings_.PushCompletion(entry);
+  trace_.Record(entry);
   answered_ = true;
 }
 

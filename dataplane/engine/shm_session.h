@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dataplane/base/counters.h"
+#include "dataplane/engine/op_trace.h"
 #include "dataplane/engine/session_port.h"
 #include "dataplane/engine/submission_check.h"
 #include "dataplane/shm/buffer_ranges.h"
@@ -40,8 +41,20 @@ class ShmSession final : public SessionPort {
   void WokeUp() override { rings_.WokeUp(); }
   int wakeup_fd() const override { return engine_event_; }
 
-  // Any thread.
+  // ---- any thread ----
+
   const Counters& counters() const { return counters_; }
+  // Ops that have ended, refused ones included.
+  const OpTrace& trace() const { return trace_; }
+  // From now on everything new is refused; what is in flight goes on.
+  void StopTaking() { stopped_.store(true, std::memory_order_relaxed); }
+  // Whether nothing is in flight (or was a moment ago).
+  bool idle() const {
+    // In this order: an op counts as ended only if it was counted before.
+    const uint64_t ended = counters_.Get(ShmSessionCounter::kCompleted) +
+                           counters_.Get(ShmSessionCounter::kRefused);
+    return ended == counters_.Get(ShmSessionCounter::kSubmitted);
+  }
   // OPTIREDUCE_SHM_REASON_*: why Pull returned kBroken; else NONE.
   uint32_t broken_reason() const {
     return broken_reason_.load(std::memory_order_relaxed);
@@ -87,6 +100,8 @@ class ShmSession final : public SessionPort {
   std::vector<uint32_t> free_;  // indices of in_flight_
   bool answered_ = false;       // since the last Flush
   Counters counters_;
+  OpTrace trace_;
+  std::atomic<bool> stopped_ = false;
   std::atomic<uint32_t> broken_reason_{OPTIREDUCE_SHM_REASON_NONE};
 };
 

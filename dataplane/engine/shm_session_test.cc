@@ -381,6 +381,28 @@ TEST_F(ShmSessionTest, ARemovedGroupTakesNothingButItsOpsEnd) {
   EXPECT_EQ(entry.group, kHandle);
 }
 
+TEST_F(ShmSessionTest, WhileTheDaemonStopsWhatIsInFlightStillEnds) {
+  EXPECT_TRUE(session_->idle());
+  const Submission submission = Accepted(AllReduce(0, 4));
+  EXPECT_FALSE(session_->idle());
+  session_->StopTaking();
+  EXPECT_EQ(Refused(AllReduce(100, 4)).refusal,
+            OPTIREDUCE_SHM_REFUSAL_SHUTDOWN);
+  EXPECT_FALSE(session_->idle());
+  EXPECT_EQ(Finish(submission).status, OPTIREDUCE_SHM_COMPLETE);
+  EXPECT_TRUE(session_->idle());
+}
+
+TEST_F(ShmSessionTest, TracesWhatHasEnded) {
+  const Submission submission = Accepted(AllReduce(0, 4));
+  Refused(AllReduce(0, 4));
+  Finish(submission);
+  const auto trace = session_->trace().Read();
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[0].cookie, 1000u);
+  EXPECT_EQ(trace[1].refusal, OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT);
+}
+
 TEST_F(ShmSessionTest, EqualCookiesAreTheClientsOwnAffair) {
   OptireduceShmSubmission s = AllReduce(0, 4);
   next_cookie_ = 1;

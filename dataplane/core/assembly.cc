@@ -24,11 +24,7 @@ Assembly::Assembly(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
 bool Assembly::Note(const ChunkInfo& info, uint16_t contributors) {
   if (present_.TestAndSet(info.chunk)) return false;
   ++present_count_;
-  // Nothing was summed: the chunk is settled, but its elements are absent.
-  if (contributors == 0) return true;
-  present_elements_ += info.elements;
-  contributions_ += uint64_t{info.elements} * contributors;
-  min_contributors_ = std::min(min_contributors_, contributors);
+  tally_.Add(info.elements, contributors);
   return true;
 }
 
@@ -41,10 +37,11 @@ uint32_t Assembly::PrefixOf(Rank owner) const {
 }
 
 void Assembly::Summarize(OpReport* report) const {
+  const uint64_t present = tally_.elements() - tally_.absent();
   report->elements = due_elements_;
-  report->absent = due_elements_ - present_elements_;
-  report->contributions = contributions_;
-  report->min_contributors = present_elements_ == 0 ? 0 : min_contributors_;
+  report->absent = due_elements_ - present;
+  report->contributions = tally_.contributions();
+  report->min_contributors = static_cast<uint16_t>(tally_.k_min());
 }
 
 }  // namespace optireduce::core

@@ -11,6 +11,7 @@
 #include "dataplane/core/plan.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
+#include "gradcodec/contribution.h"
 
 namespace optireduce::core {
 
@@ -44,10 +45,8 @@ class Assembly {
   bool only_own_ = false;
   uint32_t due_ = 0;
   uint32_t present_count_ = 0;
-  uint64_t present_elements_ = 0;
   uint64_t due_elements_ = 0;
-  uint64_t contributions_ = 0;
-  uint16_t min_contributors_ = UINT16_MAX;
+  gradcodec::ContributionTally tally_;  // of the chunks that are here
   BitmapView present_;  // by chunk number
 };
 

@@ -12,7 +12,7 @@ for argument in "$@"; do
 done
 
 # What the demo runs.
-targets=(//client/examples:digits)
+targets=(//client:liboptireduce.so.0)
 
 install_missing_packages "$root/deploy/packages.txt"
 echo "Building ..."

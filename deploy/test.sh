@@ -17,8 +17,8 @@ source deploy/packages.sh
 # ---- what each tier runs, in this order ----------------------------------
 
 TIER1=(packages format tidy build tests)
-TIER2=(packages format tidy build tests asan ubsan tsan clang clang-tidy)
-TIER3=("${TIER2[@]}")
+TIER2=(packages format tidy build tests asan ubsan tsan clang clang-tidy fuzz)
+TIER3=("${TIER2[@]}" fuzz-long coverage)
 
 # ---- blocks --------------------------------------------------------------
 # A block is a function block_NAME. It either runs Bazel tests (`bazel_tests`
@@ -65,6 +65,19 @@ block_clang-tidy() {
     find_sources '*.cc' | xargs -0 -r -n 4 -P "$(nproc)" clang-tidy --quiet -p .
   }
   check check_clang_tidy
+}
+
+# Every fuzz target under libFuzzer, for half a minute or ten minutes.
+block_fuzz() { check tests/fuzz/run 30; }
+block_fuzz-long() { check tests/fuzz/run 600; }
+
+# The share of each room's lines that the tests run.
+block_coverage() {
+  coverage() {
+    bazel_run coverage --test_tag_filters=-no-sanitizer --build_tests_only //... &&
+      /usr/bin/python3 tests/tidy/coverage.py bazel-out/_coverage/_coverage_report.dat
+  }
+  check coverage
 }
 
 # ---- the frame around the blocks -----------------------------------------

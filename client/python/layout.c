@@ -1,4 +1,5 @@
-/* Prints size and field offsets of the ABI's structs, for optireduce_test.py. */
+/* Prints size and field offsets of the ABI's structs, for optireduce_test.py.
+ */
 
 #include <stddef.h>
 #include <stdio.h>

@@ -33,7 +33,14 @@ LOSS_PERCENT = 1.0
 BACKGROUND_SEED = 1
 STOPPED_RANK = 1
 STOP_SECONDS = 2.0
-TRAINER = [str(ROOT / "client/examples/digits.py")]
+SOFT_LIMIT_MS = 60.0
+TRAINER = [
+    "env",
+    f"OPTIREDUCE_LIBRARY={ROOT}/bazel-bin/client/liboptireduce.so.0",
+    f"PYTHONPATH={ROOT}/client/python",
+    str(ROOT / "client/examples/digits.py"),
+    f"--soft-ms={SOFT_LIMIT_MS}",
+]
 
 
 class DemoError(Exception):

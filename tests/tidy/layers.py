@@ -32,7 +32,7 @@ SANS_IO_ROOMS = {"dataplane/core", "gradcodec"}
 SANS_IO_HEADERS = set("""
     algorithm array bit bitset cassert cfloat climits cmath compare concepts cstddef cstdint cstring functional
     initializer_list iterator limits memory new numeric optional ranges span string string_view tuple type_traits
-    utility variant vector
+    unordered_map utility variant vector
 """.split())
 
 

@@ -3,6 +3,7 @@
 import unittest
 
 import build_format
+import coverage
 import layers
 import words
 
@@ -73,6 +74,18 @@ class LayersTest(unittest.TestCase):
             self.assertEqual(found(layers.offences("dataplane/core/e_test.cc", line)), [])
             self.assertEqual(found(layers.offences("dataplane/engine/e.cc", line)), [])
         self.assertEqual(found(layers.offences("dataplane/core/e.cc", "#include <cstdint>\n")), [])
+
+
+class CoverageTest(unittest.TestCase):
+
+    def test_lines_are_added_up_by_room_without_tests(self):
+        report = "\n".join([
+            "SF:proto/wire.cc", "DA:1,5", "DA:2,0", "DA:3,1", "end_of_record",
+            "SF:proto/wire.h", "DA:9,0", "end_of_record",
+            "SF:proto/wire_test.cc", "DA:1,1", "end_of_record",
+            "SF:gradcodec/half.h", "DA:7,1", "end_of_record",
+        ])
+        self.assertEqual(dict(coverage.lines_by_room(report)), {"proto": [2, 4], "gradcodec": [1, 1]})
 
 
 class WordsTest(unittest.TestCase):

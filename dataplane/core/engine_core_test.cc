@@ -409,6 +409,26 @@ TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   EXPECT_EQ(net.events(1)[1].peer, Rank(0));
 }
 
+TEST(MembershipTest, SilenceOfWhoHasLeftWakesNobody) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  net.core(1).Leave(net.group(1), wire::LeaveReason::kLeft, net.now());
+  net.Run(Duration::Millis(50));
+  ASSERT_EQ(net.events(1).back().kind, EventKind::kGroupReleased);
+  EngineCore& core = net.core(0);
+  std::vector<uint8_t> buffer(2048);
+  for (int ms = 1; ms < 6000; ++ms) {
+    const Timestamp now = net.now() + Duration::Millis(ms);
+    core.Advance(now);
+    TxDescriptor out;
+    do {
+      out.buffer = buffer.data();
+      out.capacity = static_cast<uint32_t>(buffer.size());
+    } while (core.PollTx({&out, 1}, now) != 0);
+    ASSERT_GT(core.NextWakeup(), now) << ms << " ms after it left";
+  }
+}
+
 TEST(WindowTest, NumbersWrapAndTheWindowHolds) {
   GroupConfig settings = FastSettings();
   settings.first_op = OpSeq(UINT32_MAX - 5);

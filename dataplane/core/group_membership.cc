@@ -147,7 +147,8 @@ void Group::AdvanceLiveness(Timestamp now) {
       peer.suspect = true;
       PushEvent({EventKind::kPeerSuspect, rank, {}});
     }
-    next = std::min(next, peer.suspect ? dead_at : suspect_at);
+    // A peer that left is never suspect.
+    next = std::min(next, now < suspect_at ? suspect_at : dead_at);
   }
   liveness_at_ = next;
 }

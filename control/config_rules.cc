@@ -74,7 +74,28 @@ absl::Status CheckOrder(const char* low_key, uint64_t low, const char* high_key,
                               high_key, " (", high, ")"));
 }
 
-absl::Status CheckGroupDefaults(const config::DaemonConfig& config) {
+}  // namespace
+
+absl::Status CheckRules(const config::DaemonConfig& config) {
+  absl::Status status = CheckNetwork(config);
+  if (status.ok()) {
+    status =
+        About("engine_core", ParseEngineCore(config.engine_core()).status());
+  }
+  if (status.ok() &&
+      (config.socket().empty() || config.socket().front() != '/')) {
+    status = Invalid(absl::StrCat("socket: \"", config.socket(),
+                                  "\" is not an absolute path"));
+  }
+  if (status.ok()) {
+    status = CheckOrder("max_segment_mb", config.max_segment_mb(),
+                        "max_total_segment_mb", config.max_total_segment_mb());
+  }
+  if (status.ok()) status = CheckGroupRules(config);
+  return status;
+}
+
+absl::Status CheckGroupRules(const config::DaemonConfig& config) {
   absl::Status status =
       CheckOrder("group_stage1_bound_us", config.group_stage1_bound_us(),
                  "group_result_bound_us", config.group_result_bound_us());
@@ -96,27 +117,6 @@ absl::Status CheckGroupDefaults(const config::DaemonConfig& config) {
     status = CheckOrder("group_memory_mb", config.group_memory_mb(),
                         "max_total_group_mb", config.max_total_group_mb());
   }
-  return status;
-}
-
-}  // namespace
-
-absl::Status CheckRules(const config::DaemonConfig& config) {
-  absl::Status status = CheckNetwork(config);
-  if (status.ok()) {
-    status =
-        About("engine_core", ParseEngineCore(config.engine_core()).status());
-  }
-  if (status.ok() &&
-      (config.socket().empty() || config.socket().front() != '/')) {
-    status = Invalid(absl::StrCat("socket: \"", config.socket(),
-                                  "\" is not an absolute path"));
-  }
-  if (status.ok()) {
-    status = CheckOrder("max_segment_mb", config.max_segment_mb(),
-                        "max_total_segment_mb", config.max_total_segment_mb());
-  }
-  if (status.ok()) status = CheckGroupDefaults(config);
   return status;
 }
 

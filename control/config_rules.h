@@ -19,6 +19,8 @@ namespace optireduce::control {
 
 // INVALID_ARGUMENT names the keys, what was found and what is expected.
 absl::Status CheckRules(const config::DaemonConfig& config);
+// The part of it about the group_ keys.
+absl::Status CheckGroupRules(const config::DaemonConfig& config);
 
 // The address of the data port and its subnet, from "10.0.0.1/24".
 struct AddressAndPrefix {

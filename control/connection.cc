@@ -19,28 +19,6 @@ void Connection::Send(const ServerFrame& frame, std::vector<int> descriptors) {
   }
 }
 
-void Connection::Reply(uint64_t request, control::Reply reply,
-                       std::vector<int> descriptors) {
-  ServerFrame frame;
-  *frame.mutable_reply() = std::move(reply);
-  frame.mutable_reply()->set_id(request);
-  Send(frame, std::move(descriptors));
-}
-
-void Connection::Fail(uint64_t request, ErrorCode code,
-                      const std::string& message) {
-  Error error;
-  error.set_code(code);
-  error.set_message(message);
-  Fail(request, std::move(error));
-}
-
-void Connection::Fail(uint64_t request, Error error) {
-  control::Reply reply;
-  *reply.mutable_error() = std::move(error);
-  Reply(request, std::move(reply));
-}
-
 void Connection::Flush() {
   while (!unsent_.empty() && drop_reason_.empty()) {
     const Unsent& first = unsent_.front();

@@ -31,10 +31,6 @@ class Connection {
   // Sends now or, while the client does not read, later. `descriptors` go with
   // the frame and stay open until the connection is closed.
   void Send(const ServerFrame& frame, std::vector<int> descriptors = {});
-  void Reply(uint64_t request, control::Reply reply,
-             std::vector<int> descriptors = {});
-  void Fail(uint64_t request, ErrorCode code, const std::string& message);
-  void Fail(uint64_t request, Error error);
 
   // Sends what is waiting, as far as the client reads.
   void Flush();

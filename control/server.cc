@@ -25,18 +25,20 @@ constexpr size_t kMaxRefusalsLogged = 100;
 }  // namespace
 
 Server::Server(const ServerOptions& options,
-               std::unique_ptr<ListenSocket> socket, EventLoop* loop,
-               RequestHandler* handler)
+               std::unique_ptr<ListenSocket> socket, EventLoop* loop)
     : options_(options),
       socket_(std::move(socket)),
       loop_(loop),
-      handler_(handler),
-      buffer_(kMaxFrameBytes) {
+      buffer_(kMaxFrameBytes) {}
+
+void Server::Start(RequestHandler* handler) {
+  handler_ = handler;
   loop_->Add(socket_->fd(), EPOLLIN, [this](uint32_t) { Accept(); });
 }
 
 Server::~Server() {
   StopAccepting();
+  loop_->Cancel(close_doomed_);
   while (!clients_.empty()) Close(clients_.begin()->first);
 }
 
@@ -52,9 +54,10 @@ Connection* Server::Find(uint64_t connection) {
   return it == clients_.end() ? nullptr : it->second.connection.get();
 }
 
-void Server::Send(uint64_t connection, const ServerFrame& frame) {
+void Server::Send(uint64_t connection, const ServerFrame& frame,
+                  std::vector<int> descriptors) {
   if (Connection* found = Find(connection)) {
-    found->Send(frame);
+    found->Send(frame, std::move(descriptors));
     Settle(connection);
   }
 }
@@ -68,7 +71,10 @@ void Server::Drop(uint64_t connection, ErrorCode code,
 }
 
 void Server::DropAll(ErrorCode code, const std::string& reason) {
-  while (!clients_.empty()) Drop(clients_.begin()->first, code, reason);
+  for (auto& [id, client] : clients_) {
+    client.connection->Drop(code, reason);
+    Settle(id);
+  }
 }
 
 void Server::Accept() {
@@ -186,34 +192,44 @@ void Server::HandleFrame(Connection& connection, size_t bytes) {
     connection.Drop(ERROR_BAD_REQUEST, "a frame is no Request");
     return;
   }
+  const Asker asker = {connection.id(), request.id()};
   if (request.body_case() == Request::BODY_NOT_SET) {
     // Well-formed, but of a newer protocol: the client may want to go on.
-    connection.Fail(request.id(), ERROR_BAD_REQUEST,
-                    "this daemon knows no such request");
+    Fail(asker, ERROR_BAD_REQUEST, "this daemon knows no such request");
     return;
   }
-  handler_->OnRequest(connection, request);
+  handler_->OnRequest(asker, connection.peer(), request);
 }
 
 void Server::Settle(uint64_t id) {
-  Connection* connection = Find(id);
-  if (connection == nullptr) return;
-  if (!connection->drop_reason().empty()) {
-    Close(id);
+  const auto it = clients_.find(id);
+  if (it == clients_.end() || it->second.doomed) return;
+  const Connection& connection = *it->second.connection;
+  if (connection.drop_reason().empty()) {
+    uint32_t wanted = EPOLLIN;
+    if (connection.has_unsent()) wanted |= EPOLLOUT;
+    loop_->Change(connection.fd(), wanted);
     return;
   }
-  uint32_t wanted = EPOLLIN;
-  if (connection->has_unsent()) wanted |= EPOLLOUT;
-  loop_->Change(connection->fd(), wanted);
+  it->second.doomed = true;
+  loop_->Remove(connection.fd());
+  if (doomed_.empty()) {
+    close_doomed_ = loop_->At(Timestamp(), [this] { CloseDoomed(); });
+  }
+  doomed_.push_back(id);
+}
+
+void Server::CloseDoomed() {
+  for (const uint64_t id : std::exchange(doomed_, {})) Close(id);
 }
 
 void Server::Close(uint64_t id) {
   const auto it = clients_.find(id);
   const Client client = std::move(it->second);
   clients_.erase(it);
-  loop_->Remove(client.connection->fd());
+  if (!client.doomed) loop_->Remove(client.connection->fd());
   if (client.process.valid()) loop_->Remove(client.process.get());
-  handler_->OnClosed(*client.connection);
+  handler_->OnClosed(id, client.connection->drop_reason());
 }
 
 }  // namespace optireduce::control

@@ -21,6 +21,7 @@
 #include "control/connection.h"
 #include "control/event_loop.h"
 #include "control/listen_socket.h"
+#include "control/outbox.h"
 #include "dataplane/base/unique_fd.h"
 #include "proto/control.pb.h"
 
@@ -30,10 +31,11 @@ class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
 
-  // Every request is to be answered once, now or later. `connection` stays
-  // valid until OnClosed has returned.
-  virtual void OnRequest(Connection& connection, const Request& request) = 0;
-  virtual void OnClosed(Connection& connection) = 0;
+  // Every request is to be answered once, now or later, through the Outbox.
+  virtual void OnRequest(const Asker& asker, const PeerCredentials& peer,
+                         const Request& request) = 0;
+  // Nobody listens there any more.
+  virtual void OnClosed(uint64_t connection, const std::string& reason) = 0;
 };
 
 struct ServerOptions {
@@ -42,23 +44,24 @@ struct ServerOptions {
 };
 
 // One thread.
-class Server {
+class Server : public Outbox {
  public:
-  // `loop` and `handler` outlive it.
+  // `loop` outlives it.
   Server(const ServerOptions& options, std::unique_ptr<ListenSocket> socket,
-         EventLoop* loop, RequestHandler* handler);
-  ~Server();
+         EventLoop* loop);
+  ~Server() override;
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Lets clients in; those that came earlier have waited. `handler` outlives
+  // the server. Called once.
+  void Start(RequestHandler* handler);
   // From now on nobody is let in; those that are in stay.
   void StopAccepting();
-  // Null if it is closed.
-  Connection* Find(uint64_t connection);
-  // Sends something unasked.
-  void Send(uint64_t connection, const ServerFrame& frame);
-  // Says goodbye and closes.
-  void Drop(uint64_t connection, ErrorCode code, const std::string& reason);
+  void Send(uint64_t connection, const ServerFrame& frame,
+            std::vector<int> descriptors) override;
+  void Drop(uint64_t connection, ErrorCode code,
+            const std::string& reason) override;
   void DropAll(ErrorCode code, const std::string& reason);
   size_t num_connections() const { return clients_.size(); }
   uint64_t num_refused() const { return refused_; }
@@ -67,6 +70,7 @@ class Server {
   struct Client {
     std::unique_ptr<Connection> connection;
     UniqueFd process;  // a pidfd, if the client's process can be named
+    bool doomed = false;
   };
 
   void Accept();
@@ -76,17 +80,22 @@ class Server {
   void OnEvents(uint64_t id, uint32_t events);
   void ReadFrom(Connection& connection);
   void HandleFrame(Connection& connection, size_t bytes);
-  // Closes it if it is to be; else waits for what it needs.
+  Connection* Find(uint64_t connection);
+  // Waits for what the connection needs; or has it closed, if it is to be. That
+  // is done a little later, so that nobody's tables change under his hands.
   void Settle(uint64_t id);
+  void CloseDoomed();
   void Close(uint64_t id);
 
   const ServerOptions options_;
   std::unique_ptr<ListenSocket> socket_;
   EventLoop* const loop_;
-  RequestHandler* const handler_;
+  RequestHandler* handler_ = nullptr;
   std::map<uint64_t, Client> clients_;
   std::vector<uint8_t> buffer_;
   uint64_t next_id_ = 1;
+  std::vector<uint64_t> doomed_;
+  EventLoop::TimerId close_doomed_ = 0;
   uint64_t refused_ = 0;
   std::set<std::pair<uid_t, gid_t>> refusals_logged_;
   EventLoop::TimerId accept_again_ = 0;

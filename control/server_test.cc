@@ -31,17 +31,20 @@ size_t OpenDescriptors() {
 // Answers every StatusRequest with a text of the given length.
 class FakeHandler : public RequestHandler {
  public:
-  void OnRequest(Connection& connection, const Request& request) override {
+  void OnRequest(const Asker& asker, const PeerCredentials&,
+                 const Request&) override {
     ++requests;
     if (silent) return;
     Reply reply;
     reply.mutable_status()->set_version(std::string(reply_bytes, 'v'));
-    connection.Reply(request.id(), reply);
+    outbox->Reply(asker, reply);
   }
-  void OnClosed(Connection& connection) override {
+  void OnClosed(uint64_t, const std::string& reason) override {
     ++closed;
-    last_reason = connection.drop_reason();
+    last_reason = reason;
   }
+
+  Outbox* outbox = nullptr;
 
   bool silent = false;
   size_t reply_bytes = 10;
@@ -66,8 +69,10 @@ class ServerTest : public ::testing::Test {
     server_.reset();
     auto socket = ListenSocket::Open({.path = Path(), .group = ""});
     ASSERT_TRUE(socket.ok()) << socket.status();
-    server_ = std::make_unique<Server>(options, *std::move(socket), loop_.get(),
-                                       &handler_);
+    server_ =
+        std::make_unique<Server>(options, *std::move(socket), loop_.get());
+    handler_.outbox = server_.get();
+    server_->Start(&handler_);
   }
   std::string Path() const { return folder_ + "/s"; }
   // Until nothing happens any more.

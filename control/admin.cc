@@ -1,0 +1,274 @@
+#include "control/admin.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/nic/address_text.h"
+
+namespace optireduce::control {
+namespace {
+
+// A reply must fit a frame, whatever there is to tell.
+constexpr size_t kMaxRows = 1000;
+
+uint64_t MillisSince(Timestamp then, Timestamp now) {
+  return static_cast<uint64_t>(std::max<int64_t>((now - then).nanos(), 0) /
+                               1'000'000);
+}
+
+uint64_t ToMicros(int64_t nanos) {
+  return static_cast<uint64_t>(std::max<int64_t>(nanos, 0) / 1000);
+}
+
+std::string ToText(const core::Endpoint& endpoint) {
+  return absl::StrCat(nic::ToText(nic::Ipv4Address(endpoint.address.ToIpv4())),
+                      ":", endpoint.port);
+}
+
+const char* StatusName(uint8_t status) {
+  switch (status) {
+    case OPTIREDUCE_SHM_COMPLETE:
+      return "complete";
+    case OPTIREDUCE_SHM_PARTIAL:
+      return "partial";
+    case OPTIREDUCE_SHM_HARD_LIMIT:
+      return "hard_limit";
+    case OPTIREDUCE_SHM_PEER_LOST:
+      return "peer_lost";
+    case OPTIREDUCE_SHM_MISMATCH:
+      return "mismatch";
+    case OPTIREDUCE_SHM_EXPIRED:
+      return "expired";
+    case OPTIREDUCE_SHM_CANCELLED:
+      return "cancelled";
+    case OPTIREDUCE_SHM_REFUSED:
+      return "refused";
+    default:
+      return "unknown";
+  }
+}
+
+const char* CauseName(uint8_t cause) {
+  switch (cause) {
+    case OPTIREDUCE_SHM_CAUSE_ALL_IN:
+      return "all_in";
+    case OPTIREDUCE_SHM_CAUSE_EARLY:
+      return "early";
+    case OPTIREDUCE_SHM_CAUSE_DEADLINE:
+      return "deadline";
+    default:
+      return "error";
+  }
+}
+
+// As core::OpReport::MissingFraction.
+double MissingFraction(const OptireduceShmCompletion& entry) {
+  core::OpReport report;
+  report.world = entry.world;
+  report.elements = entry.elements;
+  report.absent = entry.absent;
+  report.contributions = entry.contributions;
+  return report.MissingFraction();
+}
+
+OpsReply::Op MakeOp(engine::SessionId session,
+                    const OptireduceShmCompletion& entry) {
+  OpsReply::Op op;
+  op.set_session(session.value());
+  op.set_group(entry.group);
+  op.set_op_seq(entry.op_seq);
+  op.set_status(StatusName(entry.status));
+  op.set_cause(CauseName(entry.cause));
+  op.set_world(entry.world);
+  op.set_elements(entry.elements);
+  op.set_absent(entry.absent);
+  if (entry.status == OPTIREDUCE_SHM_COMPLETE ||
+      entry.status == OPTIREDUCE_SHM_PARTIAL) {
+    op.set_missing_fraction(MissingFraction(entry));
+  }
+  op.set_duration_us(ToMicros(entry.closed_ns - entry.submitted_ns));
+  op.set_wall_late_us(ToMicros(entry.wall_late_ns));
+  op.set_decision_late_us(ToMicros(entry.decision_late_ns));
+  for (uint32_t r = 0; r < entry.world; ++r) {
+    if ((entry.missing[r / 64] >> (r % 64) & 1) != 0) op.add_missing(r);
+  }
+  return op;
+}
+
+std::map<core::GroupId, const engine::GroupSnapshot*> ById(
+    const engine::Snapshot& snapshot) {
+  std::map<core::GroupId, const engine::GroupSnapshot*> result;
+  for (const engine::GroupSnapshot& group : snapshot.groups) {
+    result[group.group] = &group;
+  }
+  return result;
+}
+
+void AddCounter(StatsReply* reply, const std::string& name, uint64_t value) {
+  StatsReply::Counter& counter = *reply->add_counter();
+  counter.set_name(name);
+  counter.set_value(value);
+}
+
+void AddLateness(StatsReply* reply, const std::string& name,
+                 const Histogram& histogram) {
+  AddCounter(reply, absl::StrCat(name, "_count"), histogram.Count());
+  AddCounter(reply, absl::StrCat(name, "_p50_ns"), histogram.Percentile(50));
+  AddCounter(reply, absl::StrCat(name, "_p99_ns"), histogram.Percentile(99));
+  AddCounter(reply, absl::StrCat(name, "_max_ns"), histogram.Max());
+}
+
+}  // namespace
+
+StatusReply MakeStatus(const DaemonFacts& facts, const std::string& state,
+                       const SessionTable& sessions, const GroupTable& groups,
+                       const engine::Snapshot& snapshot, Timestamp now) {
+  StatusReply reply;
+  reply.set_version(facts.version);
+  reply.set_pid(static_cast<uint64_t>(getpid()));
+  reply.set_uptime_ms(MillisSince(facts.started, now));
+  reply.set_state(snapshot.port_up ? state : "port_down");
+  reply.set_address(nic::ToText(facts.info.ip));
+  reply.set_port(facts.port);
+  reply.set_driver(facts.info.driver);
+  reply.set_mtu(facts.info.mtu);
+  reply.set_rate_bps(facts.rate_bps);
+  reply.set_sessions(static_cast<uint32_t>(sessions.sessions().size()));
+  reply.set_groups(static_cast<uint32_t>(groups.num_groups()));
+  for (const std::string& note : facts.notes) reply.add_notes(note);
+  for (const nic::Ipv4Address ip : snapshot.silent_next_hops) {
+    reply.add_notes(
+        absl::StrCat("next hop ", nic::ToText(ip), " answers no ARP request"));
+  }
+  return reply;
+}
+
+GroupsReply MakeGroups(const SessionTable& sessions, const GroupTable& groups,
+                       const engine::Snapshot& snapshot) {
+  const auto by_id = ById(snapshot);
+  GroupsReply reply;
+  for (const auto& [handle, group] : groups.groups()) {
+    if (static_cast<size_t>(reply.group_size()) == kMaxRows) break;
+    GroupsReply::Group& row = *reply.add_group();
+    row.set_session(group.session.value());
+    const auto session = sessions.sessions().find(group.session);
+    if (session != sessions.sessions().end()) {
+      row.set_client(session->second.client);
+    }
+    row.set_group(handle);
+    row.set_name(group.own.name());
+    row.set_state(Name(group.state));
+    row.set_tag(group.tag);
+    row.set_rank(group.own.rank());
+    row.set_world(group.own.world());
+    row.set_memory_budget(group.settings.memory_budget_bytes());
+    row.set_payload_bytes(group.payload_bytes);
+    const auto status = group.id ? by_id.find(*group.id) : by_id.end();
+    if (status == by_id.end()) continue;
+    row.set_next_op(status->second->status.next_op.value());
+    row.set_ops_kept(status->second->status.ops_kept);
+    row.set_memory_used(status->second->status.memory_used);
+  }
+  return reply;
+}
+
+PeersReply MakePeers(const GroupTable& groups, const engine::Snapshot& snapshot,
+                     Timestamp now) {
+  const auto by_id = ById(snapshot);
+  PeersReply reply;
+  for (const auto& [handle, group] : groups.groups()) {
+    const auto found = group.id ? by_id.find(*group.id) : by_id.end();
+    if (found == by_id.end()) continue;
+    const std::vector<core::PeerStatus>& peers = found->second->status.peers;
+    for (size_t rank = 0; rank < peers.size(); ++rank) {
+      if (rank == group.own.rank()) continue;
+      if (static_cast<size_t>(reply.peer_size()) == kMaxRows) return reply;
+      const core::PeerStatus& peer = peers[rank];
+      PeersReply::Peer& row = *reply.add_peer();
+      row.set_session(group.session.value());
+      row.set_group(handle);
+      row.set_rank(static_cast<uint32_t>(rank));
+      row.set_endpoint(ToText(peer.endpoint));
+      row.set_state(peer.lost ? "lost" : peer.suspect ? "suspect" : "healthy");
+      row.set_heard_ms_ago(MillisSince(peer.last_heard, now));
+      row.set_packets_received(peer.packets_received);
+      row.set_open_upto(peer.open_upto.value());
+      row.set_done_upto(peer.done_upto.value());
+    }
+  }
+  return reply;
+}
+
+OpsReply MakeOps(const SessionTable& sessions, uint32_t limit) {
+  struct Ended {
+    engine::SessionId session;
+    OptireduceShmCompletion entry;
+  };
+  std::vector<Ended> ops;
+  for (const auto& [id, session] : sessions.sessions()) {
+    if (session.port == nullptr) continue;
+    for (const OptireduceShmCompletion& entry : session.port->trace().Read()) {
+      ops.push_back({id, entry});
+    }
+  }
+  std::stable_sort(ops.begin(), ops.end(), [](const Ended& a, const Ended& b) {
+    return a.entry.closed_ns > b.entry.closed_ns;
+  });
+  size_t rows = std::min(ops.size(), kMaxRows);
+  if (limit != 0) rows = std::min<size_t>(rows, limit);
+  OpsReply reply;
+  // Of a large world the missing ranks take most of the room.
+  constexpr size_t kRoom = 150'000;
+  for (size_t i = 0; i < rows && reply.ByteSizeLong() < kRoom; ++i) {
+    *reply.add_op() = MakeOp(ops[i].session, ops[i].entry);
+  }
+  return reply;
+}
+
+StatsReply MakeStats(const SessionTable& sessions, const GroupTable& groups,
+                     const engine::Snapshot& snapshot) {
+  StatsReply reply;
+  for (const nic::NamedCounter& counter : snapshot.counters) {
+    AddCounter(&reply, counter.name, counter.value);
+  }
+  AddLateness(&reply, "engine_wall_late", snapshot.wall_late);
+  AddLateness(&reply, "engine_decision_late", snapshot.decision_late);
+  AddCounter(&reply, "engine_cpu_ns",
+             static_cast<uint64_t>(snapshot.cpu.nanos()));
+  AddCounter(&reply, "engine_run_delay_ns",
+             static_cast<uint64_t>(snapshot.run_delay.nanos()));
+  AddCounter(&reply, "control_sessions", sessions.sessions().size());
+  AddCounter(&reply, "control_session_bytes", sessions.bytes_in_use());
+  AddCounter(&reply, "control_groups", groups.num_groups());
+  AddCounter(&reply, "control_group_bytes", groups.memory_in_use());
+  AddCounter(&reply, "control_data_ports", groups.ports_in_use());
+  for (const auto& [id, session] : sessions.sessions()) {
+    if (session.port == nullptr) continue;
+    const std::string prefix = absl::StrCat("session_", id.value(), "_");
+    const engine::ShmSession::Counters& counters = session.port->counters();
+    AddCounter(&reply, prefix + "submitted",
+               counters.Get(engine::ShmSessionCounter::kSubmitted));
+    AddCounter(&reply, prefix + "refused",
+               counters.Get(engine::ShmSessionCounter::kRefused));
+    AddCounter(&reply, prefix + "completed",
+               counters.Get(engine::ShmSessionCounter::kCompleted));
+  }
+  return reply;
+}
+
+ConfigReply MakeConfig(const LoadedConfig& config) {
+  ConfigReply reply;
+  for (const EffectiveValue& value : config.Effective()) {
+    ConfigReply::Entry& entry = *reply.add_entry();
+    entry.set_key(value.key);
+    entry.set_value(value.value);
+    entry.set_origin(Name(value.origin));
+    entry.set_where(value.where);
+  }
+  return reply;
+}
+
+}  // namespace optireduce::control

@@ -1,0 +1,44 @@
+// EngineLink: the engine, as the tables of sessions and groups see it.
+
+#ifndef OPTIREDUCE_CONTROL_ENGINE_LINK_H_
+#define OPTIREDUCE_CONTROL_ENGINE_LINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "dataplane/engine/messages.h"
+
+namespace optireduce::control {
+
+class EngineLink {
+ public:
+  virtual ~EngineLink() = default;
+
+  // Commands take effect in the order posted, and none is lost.
+  virtual void Post(engine::Command command) = 0;
+
+  // Calls back with a snapshot that is taken after everything posted before has
+  // taken effect.
+  void AskSnapshot(std::function<void(const engine::Snapshot&)> callback) {
+    const uint64_t request = next_request_++;
+    snapshots_[request] = std::move(callback);
+    Post(engine::TakeSnapshot{request});
+  }
+  void OnSnapshot(const engine::Snapshot& snapshot) {
+    const auto it = snapshots_.find(snapshot.request);
+    if (it == snapshots_.end()) return;
+    const auto callback = std::move(it->second);
+    snapshots_.erase(it);
+    callback(snapshot);
+  }
+
+ private:
+  std::map<uint64_t, std::function<void(const engine::Snapshot&)>> snapshots_;
+  uint64_t next_request_ = 1;
+};
+
+}  // namespace optireduce::control
+
+#endif  // OPTIREDUCE_CONTROL_ENGINE_LINK_H_

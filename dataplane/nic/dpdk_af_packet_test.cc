@@ -1,4 +1,5 @@
-// The DPDK port over two kernel interfaces, veth0 and veth1, joined by a cable.
+// The DPDK port over two kernel interfaces, veth0 and veth1, joined by a cable;
+// by net_af_packet or, if the first argument says so, by net_af_xdp.
 // The kernel has the address 10.7.0.1/24 on veth0 and a default route over it.
 // dpdk_af_packet_test.sh makes them, in a network namespace of its own.
 
@@ -43,9 +44,9 @@ void Shell(const std::string& command) {
 // Both ports, opened once: EAL cannot be restarted.
 std::unique_ptr<DpdkPort> ports[2];
 
-absl::Status OpenPort(Eal& eal, int i) {
+absl::Status OpenPort(Eal& eal, const std::string& kind, int i) {
   const std::string name = "veth" + std::to_string(i);
-  const auto spec = ParsePortSpec("af_packet:" + name);
+  const auto spec = ParsePortSpec(kind + ":" + name);
   if (!spec.ok()) return spec.status();
   const auto interface = ReadKernelInterface(name);
   if (!interface.ok()) return interface.status();
@@ -107,10 +108,13 @@ class AfPacketTest : public testing::Test {
     Drain();
   }
 
+  // Until both ports have been empty for a while.
   static void Drain() {
-    while (Wait(*ports[0], 0) || Wait(*ports[1], 0)) {
-      ReceiveAll(*ports[0], Now());
-      ReceiveAll(*ports[1], Now());
+    for (int empty = 0; empty < 10;) {
+      const bool got = !ReceiveAll(*ports[0], Now()).empty() ||
+                       !ReceiveAll(*ports[1], Now()).empty();
+      empty = got ? 0 : empty + 1;
+      usleep(200);
     }
   }
 };
@@ -128,7 +132,7 @@ TEST_F(AfPacketTest, ReadsTheInterface) {
 
 TEST_F(AfPacketTest, SleepsUntilAFrameArrives) {
   Resolve();
-  ASSERT_GE(ports[1]->wait_fd(), 0);
+  if (ports[1]->wait_fd() < 0) GTEST_SKIP() << "this driver is only polled";
   EXPECT_FALSE(Wait(*ports[1], 0));
   ASSERT_TRUE(SendOne(*ports[0], kTo[1], 1472, Now()));
   ASSERT_TRUE(Wait(*ports[1], 1000));
@@ -240,12 +244,13 @@ TEST_F(AfPacketTest, AllBuffersComeBack) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   auto eal = optireduce::nic::Eal::Start({});
+  const std::string kind = argc > 1 ? argv[1] : "af_packet";
   if (!eal.ok()) {
     fprintf(stderr, "%s\n", eal.status().ToString().c_str());
     return 1;
   }
   for (int i = 0; i < 2; ++i) {
-    const absl::Status status = optireduce::nic::OpenPort(**eal, i);
+    const absl::Status status = optireduce::nic::OpenPort(**eal, kind, i);
     if (!status.ok()) {
       fprintf(stderr, "%s\n", status.ToString().c_str());
       return 1;

@@ -315,7 +315,7 @@ absl::Status DpdkPortImpl::SetUpQueues(const rte_eth_dev_info& device,
   const size_t spare = kHeld + kBurst + 2 * kPoolCache;
   absl::Status status =
       rx_pool_.Create(absl::StrCat("optireduce_rx_", id),
-                      plan_.rx_descriptors + spare, plan_.buffer_bytes);
+                      plan_.rx_buffers + spare, plan_.buffer_bytes);
   if (!status.ok()) return status;
   status = tx_pool_.Create(absl::StrCat("optireduce_tx_", id),
                            plan_.tx_descriptors + kBacklog + spare,
@@ -403,7 +403,9 @@ absl::Status DpdkPortImpl::Close() {
   }
   socket_.reset();
   rte_eth_dev_close(config_.port_id);
-  const size_t missing = rx_pool_.Missing() + tx_pool_.Missing();
+  const size_t rx_missing = rx_pool_.Missing();
+  const size_t missing = tx_pool_.Missing() +
+                         (rx_missing <= plan_.rx_buffers_kept ? 0 : rx_missing);
   if (missing == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(info_.name, ": ", missing,
                                           " packet buffers did not come back"));

@@ -1,6 +1,7 @@
 #include "dataplane/nic/queue_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -20,20 +21,26 @@ constexpr size_t kAlignmentBytes = 64;
 // What drivers do not tell by their capabilities.
 struct Quirk {
   const char* driver;
-  size_t max_room_bytes;  // behind the headroom
-  const char* note;
+  size_t max_room_bytes = SIZE_MAX;  // behind the headroom
+  const char* room_note = "";
+  // Held beside one for each descriptor, and not given back at the end.
+  size_t extra_rx_buffers = 0;
 };
 constexpr Quirk kQuirks[] = {
-    {"net_gve", 2048,
-     "The gve driver takes buffers of 2,048 bytes behind the headroom and no "
-     "larger ones."},
+    {.driver = "net_gve",
+     .max_room_bytes = 2048,
+     .room_note = "The gve driver takes buffers of 2,048 bytes behind the "
+                  "headroom and no larger ones."},
+    // Fills a ring of 2,048 whatever it is asked for, and copies what it sends
+    // into as many more.
+    {.driver = "net_af_xdp", .extra_rx_buffers = 4096},
 };
 
-const Quirk* FindQuirk(const std::string& driver) {
+Quirk FindQuirk(const std::string& driver) {
   for (const Quirk& quirk : kQuirks) {
-    if (driver == quirk.driver) return &quirk;
+    if (driver == quirk.driver) return quirk;
   }
-  return nullptr;
+  return {.driver = ""};
 }
 
 absl::StatusOr<size_t> PlanBuffer(const DeviceCapabilities& device,
@@ -41,17 +48,17 @@ absl::StatusOr<size_t> PlanBuffer(const DeviceCapabilities& device,
                                   std::vector<std::string>* notes) {
   const size_t need = mtu + kEthernetBytes;
   const size_t room = std::max(kLeastRoomBytes, need) + kAlignmentBytes;
-  const Quirk* quirk = FindQuirk(device.driver);
-  if (quirk == nullptr || room <= quirk->max_room_bytes) {
+  const Quirk quirk = FindQuirk(device.driver);
+  if (room <= quirk.max_room_bytes) {
     return kHeadroomBytes + room;
   }
-  if (need > quirk->max_room_bytes) {
+  if (need > quirk.max_room_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("MTU ", mtu, " is too large for driver ", device.driver,
-                     ": at most ", quirk->max_room_bytes - kEthernetBytes));
+                     ": at most ", quirk.max_room_bytes - kEthernetBytes));
   }
-  notes->push_back(quirk->note);
-  return kHeadroomBytes + quirk->max_room_bytes;
+  notes->push_back(quirk.room_note);
+  return kHeadroomBytes + quirk.max_room_bytes;
 }
 
 }  // namespace
@@ -69,6 +76,8 @@ absl::StatusOr<QueuePlan> PlanQueues(const DeviceCapabilities& device,
   plan.buffer_bytes = *buffer;
   plan.rx_descriptors = std::min(kRxDescriptors, device.max_rx_descriptors);
   plan.tx_descriptors = std::min(kTxDescriptors, device.max_tx_descriptors);
+  plan.rx_buffers_kept = FindQuirk(device.driver).extra_rx_buffers;
+  plan.rx_buffers = plan.rx_descriptors + plan.rx_buffers_kept;
   plan.tx_fast_free = device.tx_fast_free;
 
   plan.rx_checksum = device.rx_ip_checksum && device.rx_udp_checksum;

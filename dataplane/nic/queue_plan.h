@@ -36,6 +36,10 @@ struct QueuePlan {
   bool tx_multi_segment = false;
   uint16_t rx_descriptors = 0;
   uint16_t tx_descriptors = 0;
+  // What the driver itself takes from the receive buffers at most.
+  size_t rx_buffers = 0;
+  // How many of them it does not give back when it is closed.
+  size_t rx_buffers_kept = 0;
   // Bytes of a buffer, headroom included.
   size_t buffer_bytes = 0;
   std::vector<std::string> notes;

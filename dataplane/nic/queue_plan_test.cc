@@ -81,6 +81,12 @@ TEST(QueuePlanTest, GveBuffersAreClampedWithOneNotice) {
   EXPECT_THAT(std::string(jumbo.status().message()), HasSubstr("2026"));
 }
 
+TEST(QueuePlanTest, AfXdpHasBuffersForItsRings) {
+  EXPECT_GE(PlanQueues({.driver = "net_af_xdp"}, 1500)->rx_buffers, 4096);
+  const auto other = PlanQueues({.driver = "net_ice"}, 1500);
+  EXPECT_EQ(other->rx_buffers, other->rx_descriptors);
+}
+
 TEST(QueuePlanTest, MtuOutsideTheDevicesRangeIsRefused) {
   const DeviceCapabilities device = {
       .driver = "x", .min_mtu = 68, .max_mtu = 1500};

@@ -68,6 +68,8 @@ void Host::Kill() {
   ring_.clear();
   FoldCounters();
   core_.reset();
+  next_poll_ = Timestamp::Never();
+  ++poll_generation_;
 }
 
 void Host::OnArrival(PacketPool::Ref ref) {
@@ -259,10 +261,9 @@ void Host::ScheduleNext(Timestamp now) {
     next = std::max(clock_.ToSimulation(wakeup), now);
     // What waits for the NIC is no reason to poll before it has room.
     if (!room && next == now) next = world_->network->RoomAt(index_);
-    if (room && next == now && ++idle_polls_ > kMostIdlePolls) {
+    if (room && next == now && ++idle_polls_ == kMostIdlePolls) {
       world_->violations->Add(
           now, absl::StrCat("host ", index_, ": the core spins"));
-      next = now + Duration::Millis(1);
     }
   }
   for (const auto& trainer : trainers_) {

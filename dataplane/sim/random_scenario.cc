@@ -179,7 +179,8 @@ class Draw {
                                  : Collective::kBarrier;
     const bool reduces = op->collective == Collective::kAllReduce ||
                          op->collective == Collective::kReduceScatter;
-    op->mode = reduces && rng_.Chance(0.65) ? Mode::kBounded : Mode::kExact;
+    const bool may_lose = op->collective == Collective::kAllReduce;
+    op->mode = may_lose && rng_.Chance(0.65) ? Mode::kBounded : Mode::kExact;
     do {
       op->dtype = rng_.Chance(0.4) ? Dtype::kFloat32
                                    : static_cast<Dtype>(1 + rng_.Below(12));

@@ -31,9 +31,10 @@ std::string CheckQuorum(const ReportContext& context, const OpReport& report,
       std::upper_bound(run.submits.begin(), run.submits.end(), at) -
       run.submits.begin());
   const size_t needed = Quorum(context.config, group.world());
-  return opened >= needed ? ""
-                          : absl::StrCat("claims a quorum when ", opened,
-                                         " of ", needed, " had submitted");
+  return opened >= needed
+             ? ""
+             : absl::StrCat("claims a quorum at ", at.nanos(), " ns, when ",
+                            opened, " of ", needed, " had submitted");
 }
 
 // Once all ranks have submitted, the clocks must start, whatever was lost.
@@ -51,7 +52,14 @@ std::string CheckStarted(const ReportContext& context, const GroupRun& group,
              : "all ranks had submitted, and its clocks did not start";
 }
 
-std::string CheckCause(const OpReport& report, Timestamp limit) {
+// An op whose daemon closed it before its trainer came ends at once (rule 7).
+bool IsLate(const core::GroupConfig& config, const OpReport& report) {
+  return report.quorum != Timestamp::Never() &&
+         report.quorum + config.result_bound <= report.submitted;
+}
+
+std::string CheckCause(const core::GroupConfig& config, const OpReport& report,
+                       Timestamp limit) {
   switch (report.cause) {
     case EndCause::kAllIn:
       return report.status == OpStatus::kComplete ||
@@ -61,7 +69,11 @@ std::string CheckCause(const OpReport& report, Timestamp limit) {
     case EndCause::kEarly:
       return "";
     case EndCause::kDeadline:
-      return report.closed >= limit ? "" : "ended by a deadline before it";
+      return report.closed >= limit || IsLate(config, report)
+                 ? ""
+                 : absl::StrCat("ended by a deadline, ",
+                                (limit - report.closed).micros(),
+                                " us before it");
     case EndCause::kError:
       return report.status != OpStatus::kComplete &&
                      report.status != OpStatus::kPartial
@@ -105,7 +117,8 @@ std::string CheckTimes(const ReportContext& context, const OpReport& report,
     return absl::StrCat("outlived its limit by ",
                         (context.reported_at - due).micros(), " us");
   }
-  if (std::string wrong = CheckCause(report, limit); !wrong.empty()) {
+  if (std::string wrong = CheckCause(context.config, report, limit);
+      !wrong.empty()) {
     return wrong;
   }
   if (std::string wrong = CheckQuorum(context, report, group, run);

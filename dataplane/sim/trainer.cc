@@ -19,10 +19,13 @@ using core::SubmitResult;
 constexpr Duration kRetry = Duration::Micros(50);
 constexpr Duration kLook = Duration::Micros(500);
 
-// How long a rank that has all its reports may keep state once all have.
-Duration DrainTime(const core::GroupConfig& config) {
-  return config.feedback_interval * 60 + config.nack_interval * 20 +
-         Duration::Millis(50);
+// How long a rank that has all its reports may keep state once all have: some
+// rounds of questions, and until a dead rank is known to be dead.
+Duration DrainTime(const GroupRun& group) {
+  const core::GroupConfig& config = group.spec().config;
+  const Duration rounds = config.feedback_interval * 60 +
+                          config.nack_interval * 20 + Duration::Millis(50);
+  return group.may_be_cut() ? rounds + config.dead_after * 2 : rounds;
 }
 
 }  // namespace
@@ -164,9 +167,6 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
       return false;
     case SubmitResult::kPeerLost:
     case SubmitResult::kLeft:
-      if (!outcome_.peer_lost) {
-        Complain("refused for a lost peer without an event", now);
-      }
       stopped_ = true;
       MaybeFinish(now);
       return false;
@@ -204,6 +204,8 @@ bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
       break;
     case EventKind::kPeerLost:
       outcome_.peer_lost = true;
+      // If not all ranks were ready before, they never will be.
+      if (group_->StartAt(ready_at_) == Timestamp::Never()) stopped_ = true;
       MaybeFinish(now);
       break;
     case EventKind::kGroupReleased:
@@ -287,8 +289,7 @@ void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
   }
   const Timestamp settled =
       std::max(group_->all_finished(), group_->calm_from());
-  if (now >
-      settled + DrainTime(group_->spec().config) + group_->longest_stall()) {
+  if (now > settled + DrainTime(*group_) + group_->longest_stall()) {
     Complain(absl::StrCat("all is reported, and still ", status.ops_kept,
                           " ops are kept"),
              now);
@@ -327,6 +328,13 @@ void Trainer::Remove(core::EngineCore* core, Timestamp now) {
     if (outcome.submit == SubmitResult::kAccepted && !outcome.reported()) {
       Complain(absl::StrCat("place ", op, " was never reported"), now);
     }
+  }
+  const bool refused =
+      std::ranges::any_of(outcome_.ops, [](const OpOutcome& outcome) {
+        return outcome.submit == SubmitResult::kPeerLost;
+      });
+  if (refused && !outcome_.peer_lost) {
+    Complain("refused for a lost peer without an event", now);
   }
   core->RemoveGroup(*id_);
   trace_->Note(now, "remove", rank_.value());

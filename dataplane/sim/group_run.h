@@ -5,11 +5,13 @@
 #define OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "dataplane/base/time.h"
 #include "dataplane/core/types.h"
+#include "dataplane/sim/codec_check.h"
 #include "dataplane/sim/inputs.h"
 #include "dataplane/sim/ledger.h"
 #include "dataplane/sim/outcome.h"
@@ -31,8 +33,10 @@ struct OpRun {
   Ledger ledger;
   // Simulation time, in the order in which ranks submitted.
   std::vector<Timestamp> submits;
-  // Lazily, from `inputs`: the result of an all-reduce without any loss.
+  // Lazily, from `inputs`: the result of an all-reduce without any loss, or
+  // what an encoded one is compared with.
   std::vector<uint8_t> full_result;
+  std::unique_ptr<CodecReference> codec;
 };
 
 class GroupRun {

@@ -188,6 +188,10 @@ class Draw {
     } while (reduces && !gradcodec::IsSupported(op->dtype, op->reduce_op,
                                                 op->mode == Mode::kBounded));
     if (!reduces) op->reduce_op = ReduceOp::kSum;
+    if (op->mode == Mode::kBounded && gradcodec::SizeOf(op->dtype) <= 4 &&
+        rng_.Chance(0.15)) {
+      op->codec = core::Codec::kHadamard;
+    }
     if (op->collective == Collective::kBroadcast) {
       op->root = core::Rank(static_cast<uint16_t>(rng_.Below(world)));
     }

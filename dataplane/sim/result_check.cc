@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gradcodec/accumulate.h"
+#include "dataplane/sim/codec_check.h"
 #include "gradcodec/contribution.h"
 #include "gradcodec/dtype.h"
 
@@ -18,123 +20,182 @@ using core::ChunkInfo;
 using core::Collective;
 using core::Rank;
 
-// Bounded, without a codec.
+using Ranks = std::vector<Rank>;
+
+// A bounded all-reduce at one rank.
 class BoundedCheck {
  public:
-  BoundedCheck(const core::OpDescriptor& op, core::FillPolicy fill, Rank rank,
-               std::span<const uint8_t> output, OpRun* run)
-      : op_(op), fill_(fill), rank_(rank), output_(output), run_(run) {}
+  BoundedCheck(const core::OpDescriptor& op, const core::GroupConfig& config,
+               Rank rank, std::span<const uint8_t> output, OpRun* run)
+      : op_(op), config_(config), rank_(rank), output_(output), run_(run) {}
 
   std::string Run(const core::OpReport& report) {
-    for (const ChunkInfo& info : run_->ledger.chunks()) {
-      if (op_.collective == Collective::kReduceScatter && info.owner != rank_) {
-        continue;
-      }
-      if (std::string wrong = CheckChunk(info); !wrong.empty()) {
-        return absl::StrCat("chunk ", info.chunk, ": ", wrong);
-      }
-    }
-    return CheckReport(report);
+    std::string wrong =
+        op_.codec == core::Codec::kNone ? CheckPlain() : CheckCoded(report);
+    return wrong.empty() ? CheckReport(report) : wrong;
   }
 
  private:
   size_t world() const { return run_->inputs.size(); }
   size_t size() const { return gradcodec::SizeOf(op_.dtype); }
 
-  // Where the chunk is in the output.
-  const uint8_t* At(const ChunkInfo& info) const {
-    const uint64_t first =
-        op_.collective == Collective::kReduceScatter
-            ? info.first - rank_.value() * (op_.count / world())
-            : info.first;
-    return output_.data() + first * size();
+  // ---- whose contributions are in a chunk
+
+  Ranks WithOwner(const ChunkInfo& info) const {
+    Ranks ranks = run_->ledger.Accepted(info.chunk);
+    ranks.push_back(info.owner);
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
   }
 
-  void Tally(const ChunkInfo& info, uint32_t contributors) {
-    tally_.Add(info.elements, contributors);
+  // The set that goes with a number of contributors: those whose data the owner
+  // accepted, with the owner or without. Nothing if no such set fits.
+  std::optional<Ranks> SetOf(const ChunkInfo& info, size_t contributors) const {
+    Ranks accepted = run_->ledger.Accepted(info.chunk);
+    if (contributors == accepted.size()) return accepted;
+    if (contributors == accepted.size() + 1) return WithOwner(info);
+    return std::nullopt;
+  }
+
+  std::string BadSet(const ChunkInfo& info, size_t contributors) const {
+    return absl::StrCat("chunk ", info.chunk, ": c is ", contributors,
+                        ", its owner accepted ",
+                        run_->ledger.Accepted(info.chunk).size());
+  }
+
+  // At its owner a chunk's result comes in no packet.
+  bool IsAbsent(const ChunkInfo& info) const {
+    return info.owner != rank_ && !run_->ledger.HasResult(rank_, info.chunk);
+  }
+
+  void Tally(const ChunkInfo& info, size_t contributors) {
+    tally_.Add(info.elements, static_cast<uint32_t>(contributors));
     contributions_ += uint64_t{info.elements} * contributors;
   }
 
-  // The result over all ranks is computed once for the whole op.
-  bool EqualsFull(const ChunkInfo& info) {
-    std::vector<uint8_t>& full = run_->full_result;
-    if (full.empty()) {
-      std::vector<Rank> all;
+  // What stands where no result came.
+  Ranks Fill() const {
+    if (config_.fill == core::FillPolicy::kOwn) return {rank_};
+    return {};
+  }
+
+  // ---- values without a codec: equal bit for bit
+
+  bool Equals(const ChunkInfo& info, const Ranks& contributors) {
+    const uint8_t* const at = output_.data() + info.first * size();
+    if (contributors.size() == world()) {
+      return std::memcmp(at, FullResult().data() + info.first * size(),
+                         info.bytes) == 0;
+    }
+    const std::vector<uint8_t> expected = PartialResult(
+        op_, run_->inputs, contributors, info.first, info.elements);
+    return std::memcmp(at, expected.data(), expected.size()) == 0;
+  }
+
+  // Over all ranks; computed once for the whole op.
+  const std::vector<uint8_t>& FullResult() {
+    if (run_->full_result.empty()) {
+      Ranks all;
       for (size_t i = 0; i < world(); ++i) {
         all.emplace_back(static_cast<uint16_t>(i));
       }
-      full = PartialResult(op_, run_->inputs, all, 0, op_.count);
+      run_->full_result = PartialResult(op_, run_->inputs, all, 0, op_.count);
     }
-    return std::memcmp(At(info), full.data() + info.first * size(),
-                       info.elements * size()) == 0;
+    return run_->full_result;
   }
 
-  bool Equals(const ChunkInfo& info, const std::vector<Rank>& contributors) {
-    if (contributors.size() == world()) return EqualsFull(info);
-    const std::vector<uint8_t> expected = PartialResult(
-        op_, run_->inputs, contributors, info.first, info.elements);
-    return std::memcmp(At(info), expected.data(), expected.size()) == 0;
-  }
-
-  // What stands where no result came.
-  bool EqualsFill(const ChunkInfo& info) {
-    std::vector<uint8_t> expected(info.elements * size(), 0);
-    if (fill_ == core::FillPolicy::kOwn) {
-      const Rank self[] = {rank_};
-      expected =
-          PartialResult(op_, run_->inputs, self, info.first, info.elements);
+  std::string CheckPlain() {
+    for (const ChunkInfo& info : run_->ledger.chunks()) {
+      std::string wrong =
+          info.owner == rank_ ? CheckOwnChunk(info) : CheckChunk(info);
+      if (!wrong.empty()) return wrong;
     }
-    return std::memcmp(At(info), expected.data(), expected.size()) == 0;
-  }
-
-  std::vector<Rank> WithOwner(std::vector<Rank> accepted,
-                              const ChunkInfo& info) {
-    accepted.push_back(info.owner);
-    std::sort(accepted.begin(), accepted.end());
-    return accepted;
+    return "";
   }
 
   std::string CheckChunk(const ChunkInfo& info) {
-    if (info.owner == rank_) return CheckOwnChunk(info);
-    if (!run_->ledger.HasResult(rank_, info.chunk)) {
+    if (IsAbsent(info)) {
       Tally(info, 0);
-      return EqualsFill(info) ? "" : "absent, but not as the fill policy says";
+      return Equals(info, Fill())
+                 ? ""
+                 : absl::StrCat("chunk ", info.chunk,
+                                ": absent, but not as the fill policy says");
     }
-    const uint16_t c = run_->ledger.Announced(info.chunk).value_or(0);
-    std::vector<Rank> contributors = run_->ledger.Accepted(info.chunk);
-    if (c == contributors.size() + 1) {
-      contributors = WithOwner(std::move(contributors), info);
-    }
-    if (c != contributors.size()) {
-      return absl::StrCat("c is ", c, ", its owner accepted ",
-                          contributors.size());
-    }
+    const size_t c = run_->ledger.Announced(info.chunk).value_or(0);
+    const std::optional<Ranks> contributors = SetOf(info, c);
+    if (!contributors) return BadSet(info, c);
     Tally(info, c);
-    return Equals(info, contributors)
+    return Equals(info, *contributors)
                ? ""
-               : absl::StrCat("not the result of its ", c, " contributors");
+               : absl::StrCat("chunk ", info.chunk, ": not the result of its ",
+                              c, " contributors");
   }
 
-  // The owner's part: whether its own contribution is in, or whether the chunk
-  // was frozen in time at all, shows only in the value.
+  // Whether the owner's own contribution is in, or whether the chunk was frozen
+  // in time at all, shows in the value; packets must say the same.
   std::string CheckOwnChunk(const ChunkInfo& info) {
-    const std::vector<Rank> accepted = run_->ledger.Accepted(info.chunk);
-    const std::vector<Rank> with_owner = WithOwner(accepted, info);
+    const Ranks accepted = run_->ledger.Accepted(info.chunk);
+    const Ranks with_owner = WithOwner(info);
     const auto announced = run_->ledger.Announced(info.chunk);
-    std::optional<size_t> used;
-    if (Equals(info, with_owner) &&
-        (!announced || *announced == with_owner.size())) {
+    size_t used = 0;
+    if (announced.value_or(with_owner.size()) == with_owner.size() &&
+        Equals(info, with_owner)) {
       used = with_owner.size();
     } else if (!accepted.empty() && Equals(info, accepted)) {
       used = accepted.size();
-    } else if (!EqualsFill(info)) {
-      return absl::StrCat("own chunk: not the result of the ", accepted.size(),
-                          " accepted, nor with the own");
+    } else if (!Equals(info, Fill()) && !Equals(info, {})) {
+      return absl::StrCat("own chunk ", info.chunk, ": not the result of the ",
+                          accepted.size(), " accepted, nor with the own");
     }
-    Tally(info, static_cast<uint32_t>(used.value_or(0)));
-    if (!used) return "";
-    return run_->ledger.Settle(info.chunk, static_cast<uint16_t>(*used));
+    Tally(info, used);
+    return used == 0
+               ? ""
+               : run_->ledger.Settle(info.chunk, static_cast<uint16_t>(used));
   }
+
+  // ---- values under the codec: close
+
+  // Own chunks whose packets have not gone yet leave open what is in them, but
+  // it is the same in all: everything accepted and the own, the accepted alone,
+  // or nothing, as it was not frozen in time.
+  enum class OwnGuess : uint8_t { kWithOwner, kAccepted, kAbsent };
+
+  std::string CheckCoded(const core::OpReport& report) {
+    if (run_->codec == nullptr) {
+      run_->codec = std::make_unique<CodecReference>(
+          op_, run_->inputs,
+          core::SignSeed(config_.tag, report.op_seq, op_.bucket));
+    }
+    for (const OwnGuess guess :
+         {OwnGuess::kWithOwner, OwnGuess::kAccepted, OwnGuess::kAbsent}) {
+      tally_ = {};
+      contributions_ = 0;
+      std::vector<CodedChunk> chunks;
+      for (const ChunkInfo& info : run_->ledger.chunks()) {
+        const std::optional<Ranks> contributors = CodedSet(info, guess);
+        if (!contributors) {
+          return BadSet(info, run_->ledger.Announced(info.chunk).value_or(0));
+        }
+        Tally(info, contributors->size());
+        chunks.push_back(
+            {info, contributors->empty() ? Fill() : *contributors});
+      }
+      if (run_->codec->Fits(chunks, output_)) return "";
+    }
+    return "not the decoded result of its contributors";
+  }
+
+  std::optional<Ranks> CodedSet(const ChunkInfo& info, OwnGuess guess) const {
+    if (IsAbsent(info)) return Ranks{};
+    const auto announced = run_->ledger.Announced(info.chunk);
+    // What was announced may still have come too late for the own output.
+    if (info.owner == rank_ && guess == OwnGuess::kAbsent) return Ranks{};
+    if (announced) return SetOf(info, *announced);
+    return guess == OwnGuess::kWithOwner ? WithOwner(info)
+                                         : run_->ledger.Accepted(info.chunk);
+  }
+
+  // ---- the account
 
   std::string CheckReport(const core::OpReport& report) const {
     if (report.elements != tally_.elements()) {
@@ -163,7 +224,7 @@ class BoundedCheck {
   }
 
   const core::OpDescriptor& op_;
-  core::FillPolicy fill_;
+  const core::GroupConfig& config_;
   Rank rank_;
   std::span<const uint8_t> output_;
   OpRun* run_;
@@ -193,13 +254,14 @@ std::string CheckExact(const core::OpDescriptor& op, Rank rank,
 
 }  // namespace
 
-std::string CheckResult(const core::OpDescriptor& op, core::FillPolicy fill,
-                        Rank rank, std::span<const uint8_t> output,
+std::string CheckResult(const core::OpDescriptor& op,
+                        const core::GroupConfig& config, Rank rank,
+                        std::span<const uint8_t> output,
                         const core::OpReport& report, OpRun* run) {
   if (op.mode == core::Mode::kExact) {
     return CheckExact(op, rank, output, report, run);
   }
-  return BoundedCheck(op, fill, rank, output, run).Run(report);
+  return BoundedCheck(op, config, rank, output, run).Run(report);
 }
 
 }  // namespace optireduce::sim

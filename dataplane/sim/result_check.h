@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "dataplane/core/config.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
 #include "dataplane/sim/group_run.h"
@@ -15,8 +16,9 @@ namespace optireduce::sim {
 
 // Of an op that all ranks agree on and that ended without an error. Returns
 // what is wrong, or nothing.
-std::string CheckResult(const core::OpDescriptor& op, core::FillPolicy fill,
-                        core::Rank rank, std::span<const uint8_t> output,
+std::string CheckResult(const core::OpDescriptor& op,
+                        const core::GroupConfig& config, core::Rank rank,
+                        std::span<const uint8_t> output,
                         const core::OpReport& report, OpRun* run);
 
 }  // namespace optireduce::sim

@@ -251,7 +251,7 @@ void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
   const bool has_result = report.status == core::OpStatus::kComplete ||
                           report.status == core::OpStatus::kPartial;
   if (has_result && run->agreed) {
-    check(CheckResult(descriptor, group_->spec().config.fill, rank_,
+    check(CheckResult(descriptor, group_->spec().config, rank_,
                       buffers.output(), report, run));
   }
   check(buffers.CheckGuards());

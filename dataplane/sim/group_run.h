@@ -4,6 +4,7 @@
 #ifndef OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_
 #define OPTIREDUCE_DATAPLANE_SIM_GROUP_RUN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -83,6 +84,14 @@ class GroupRun {
   void OnRankFinished(Timestamp now);
   // When the last rank had; Never before.
   Timestamp all_finished() const { return all_finished_; }
+  // A rank leaves or dies that has not submitted the ops from `next_op` on.
+  void OnRankLeaves(size_t next_op) {
+    first_lacking_ = std::min(first_lacking_, next_op);
+  }
+  // Whether one did that lacks the op, so that it can come to nothing.
+  bool IsLacked(const OpRun& run) const {
+    return PlaceOf(run.seq.value()) >= first_lacking_;
+  }
   // A rank has left, and its daemon has forgotten it.
   void OnRankOver() { ++ranks_over_; }
   bool over() const { return ranks_over_ == world(); }
@@ -109,6 +118,7 @@ class GroupRun {
   Timestamp all_ready_ = Timestamp::Never();
   size_t ranks_finished_ = 0;
   Timestamp all_finished_ = Timestamp::Never();
+  size_t first_lacking_ = SIZE_MAX;
   size_t ranks_over_ = 0;
   bool may_be_cut_ = false;
   Duration longest_stall_;

@@ -52,14 +52,7 @@ std::string CheckStarted(const ReportContext& context, const GroupRun& group,
              : "all ranks had submitted, and its clocks did not start";
 }
 
-// An op whose daemon closed it before its trainer came ends at once (rule 7).
-bool IsLate(const core::GroupConfig& config, const OpReport& report) {
-  return report.quorum != Timestamp::Never() &&
-         report.quorum + config.result_bound <= report.submitted;
-}
-
-std::string CheckCause(const core::GroupConfig& config, const OpReport& report,
-                       Timestamp limit) {
+std::string CheckCause(const OpReport& report, Timestamp limit) {
   switch (report.cause) {
     case EndCause::kAllIn:
       return report.status == OpStatus::kComplete ||
@@ -69,7 +62,7 @@ std::string CheckCause(const core::GroupConfig& config, const OpReport& report,
     case EndCause::kEarly:
       return "";
     case EndCause::kDeadline:
-      return report.closed >= limit || IsLate(config, report)
+      return report.closed >= limit
                  ? ""
                  : absl::StrCat("ended by a deadline, ",
                                 (limit - report.closed).micros(),
@@ -96,7 +89,7 @@ Timestamp LimitOf(const core::GroupConfig& config, const core::OpDescriptor& op,
   }
   if (report.quorum != Timestamp::Never()) {
     limit = std::min(
-        limit, std::max(report.submitted, report.quorum) + config.result_bound);
+        limit, std::max(report.submitted, report.quorum + config.result_bound));
   }
   return limit;
 }
@@ -117,8 +110,7 @@ std::string CheckTimes(const ReportContext& context, const OpReport& report,
     return absl::StrCat("outlived its limit by ",
                         (context.reported_at - due).micros(), " us");
   }
-  if (std::string wrong = CheckCause(context.config, report, limit);
-      !wrong.empty()) {
+  if (std::string wrong = CheckCause(report, limit); !wrong.empty()) {
     return wrong;
   }
   if (std::string wrong = CheckQuorum(context, report, group, run);
@@ -152,7 +144,9 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
     }
     case OpStatus::kPeerLost:
       if (report.missing.Count() == 0) return "peer lost, but names none";
-      return group.may_be_cut() ? "" : "peer lost, but all are there";
+      return group.may_be_cut() || group.IsLacked(run)
+                 ? ""
+                 : "peer lost, but all are there";
     case OpStatus::kMismatch:
       return run.agreed ? "mismatch, but all agree" : "";
     case OpStatus::kExpired:

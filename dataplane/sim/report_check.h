@@ -26,8 +26,9 @@ struct ReportContext {
   bool leaving;  // this rank has left or died
 };
 
-// The limit that holds for an op, on its host's clock: what the report says of
-// quorum and submit is taken for granted here, and checked below.
+// The limit that holds for an op, on its host's clock; past for one that its
+// daemon had closed before the submit. What the report says of quorum and
+// submit is taken for granted here, and checked below.
 Timestamp LimitOf(const core::GroupConfig& config, const core::OpDescriptor& op,
                   const core::OpReport& report);
 

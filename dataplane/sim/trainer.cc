@@ -301,6 +301,7 @@ void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
 
 void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {
   if (phase_ != Phase::kDraining) group_->OnRankFinished(now);
+  group_->OnRankLeaves(next_op_);
   phase_ = Phase::kLeaving;
   release_by_ = now + group_->spec().config.hard_limit + kTick;
   trace_->Note(now, "leave", rank_.value());
@@ -351,6 +352,7 @@ void Trainer::Die(Timestamp now) {
 void Trainer::LoseDaemon(Timestamp now) {
   if (phase_ == Phase::kOver) return;
   outcome_.died = true;
+  group_->OnRankLeaves(next_op_);
   if (phase_ != Phase::kDraining && phase_ != Phase::kLeaving) {
     group_->OnRankFinished(now);
   }

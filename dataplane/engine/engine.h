@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -34,8 +35,9 @@ namespace optireduce::engine {
 
 struct EngineOptions {
   core::EngineConfig core;
-  // The thread has a core of its own: it never sleeps.
-  bool dedicated_core = false;
+  // The CPU that is the thread's own: it stays there and never sleeps. Empty:
+  // it sleeps when there is nothing to do, and runs anywhere.
+  std::optional<int> cpu = std::nullopt;
 };
 
 class Engine {

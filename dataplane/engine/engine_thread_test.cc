@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -14,103 +11,20 @@
 #include <variant>
 #include <vector>
 
-#include "dataplane/base/spsc_ring.h"
-#include "dataplane/base/unique_fd.h"
 #include "dataplane/engine/clock.h"
 #include "dataplane/engine/engine.h"
 #include "dataplane/engine/mailbox.h"
+#include "dataplane/engine/thread_session.h"
 #include "dataplane/nic/fake_port.h"
 
 namespace optireduce::engine {
 namespace {
-
-constexpr int kTooLongMs = 20'000;
-
-bool WaitReadable(int fd) {
-  pollfd waiting = {fd, POLLIN, 0};
-  return poll(&waiting, 1, kTooLongMs) == 1;
-}
-
-void Drain(int fd) {
-  uint64_t count = 0;
-  (void)!read(fd, &count, sizeof(count));
-}
-
-// A client on another thread than the engine.
-class ThreadSession final : public SessionPort {
- public:
-  // ---- the client's thread ----
-  void Submit(const Submission& submission) {
-    ASSERT_TRUE(submissions_.TryPush(submission));
-    if (engine_sleeps_.load()) {
-      const uint64_t one = 1;
-      ASSERT_EQ(write(wakeup_.get(), &one, sizeof(one)), sizeof(one));
-    }
-  }
-  // Waits for the next completion's cookie; -1 after too long.
-  int64_t Wait() {
-    uint64_t cookie = 0;
-    while (!completions_.TryPop(cookie)) {
-      if (!WaitReadable(bell_.get())) return -1;
-      Drain(bell_.get());
-    }
-    return static_cast<int64_t>(cookie);
-  }
-  core::GroupId group() const { return core::GroupId(group_.load()); }
-
-  // ---- the engine's thread ----
-  void AddGroup(core::GroupId group, uint16_t, uint32_t) override {
-    group_.store(group.value());
-  }
-  void RemoveGroup(core::GroupId) override {}
-  PullResult Pull(Submission* submission) override {
-    return submissions_.TryPop(*submission) ? PullResult::kPulled
-                                            : PullResult::kEmpty;
-  }
-  size_t max_in_flight() const override { return 64; }
-  void Complete(const Completion& completion) override {
-    EXPECT_TRUE(completions_.TryPush(completion.cookie));
-    completed_ = true;
-  }
-  void Flush() override {
-    if (!std::exchange(completed_, false)) return;
-    const uint64_t one = 1;
-    EXPECT_EQ(write(bell_.get(), &one, sizeof(one)), sizeof(one));
-  }
-  bool PrepareToSleep() override {
-    engine_sleeps_.store(true);
-    return submissions_.SizeEstimate() == 0;
-  }
-  void WokeUp() override { engine_sleeps_.store(false); }
-  int wakeup_fd() const override { return wakeup_.get(); }
-
- private:
-  SpscRing<Submission> submissions_{64};
-  SpscRing<uint64_t> completions_{64};
-  std::atomic<bool> engine_sleeps_ = false;
-  std::atomic<uint32_t> group_ = 0;
-  bool completed_ = false;
-  UniqueFd wakeup_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  UniqueFd bell_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
 
 class EngineThreadTest : public testing::Test {
  protected:
   void TearDown() override {
     engine_.Stop();
     thread_.join();
-  }
-
-  // Waits for the next notice of a kind.
-  template <class T>
-  std::unique_ptr<Notice> WaitFor() {
-    while (true) {
-      while (std::unique_ptr<Notice> notice = engine_.TakeNotice()) {
-        if (std::holds_alternative<T>(*notice)) return notice;
-      }
-      if (!WaitReadable(engine_.notice_fd())) return nullptr;
-      engine_.AcknowledgeNotices();
-    }
   }
 
   void Form() {
@@ -128,7 +42,7 @@ class EngineThreadTest : public testing::Test {
       ASSERT_TRUE(engine_.Post(AddGroup{r, config, SessionId(r), 1}));
     }
     for (int r = 0; r < 2; ++r) {
-      const auto notice = WaitFor<GroupChanged>();
+      const auto notice = WaitForNotice<GroupChanged>(engine_);
       ASSERT_NE(notice, nullptr);
       ASSERT_EQ(std::get<GroupChanged>(*notice).event.kind,
                 core::EventKind::kGroupReady);
@@ -168,7 +82,7 @@ TEST_F(EngineThreadTest, OpsGoThroughWhileControlAsks) {
     }
   }
   for (uint64_t i = 0; i < 20; ++i) {
-    const auto notice = WaitFor<std::unique_ptr<Snapshot>>();
+    const auto notice = WaitForNotice<std::unique_ptr<Snapshot>>(engine_);
     ASSERT_NE(notice, nullptr);
     EXPECT_EQ(std::get<std::unique_ptr<Snapshot>>(*notice)->request, 10 * i);
   }
@@ -186,7 +100,7 @@ TEST_F(EngineThreadTest, DetachedSessionIsLetGo) {
   clients_[0].Submit(submission);  // the other rank never does
   ASSERT_TRUE(engine_.Post(
       DetachSession{SessionId(0), wire::LeaveReason::kClientDied}));
-  ASSERT_NE(WaitFor<SessionDetached>(), nullptr);
+  ASSERT_NE(WaitForNotice<SessionDetached>(engine_), nullptr);
   // The engine uses them no more: ThreadSanitizer would see it.
   values.assign(1000, 2.0F);
   clients_[0].Submit(submission);
@@ -196,7 +110,7 @@ TEST_F(EngineThreadTest, SleepingEngineWakesForCommands) {
   uint64_t before = 0;
   for (uint64_t i = 0; i < 5; ++i) {
     ASSERT_TRUE(engine_.Post(TakeSnapshot{i}));
-    ASSERT_NE(WaitFor<std::unique_ptr<Snapshot>>(), nullptr);
+    ASSERT_NE(WaitForNotice<std::unique_ptr<Snapshot>>(engine_), nullptr);
     EXPECT_GT(engine_.heartbeat(), before);
     before = engine_.heartbeat();
   }

@@ -21,13 +21,30 @@ std::string Owner(int fd) {
   return bytes > 0 ? absl::StrCat("process ", text) : "another process";
 }
 
+void LeaveProcessNumber(int fd) {
+  const std::string pid = absl::StrCat(getpid());
+  // Fails on another user's file; then the number is missing or old, and the
+  // lock is as good.
+  if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, pid.data(), pid.size(), 0);
+}
+
+// Whoever comes first makes the file. It stays, maybe another user's, whom the
+// kernel then protects in a shared directory from being opened with O_CREAT; to
+// lock it, reading is enough.
+int OpenLockFile(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW;
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | kFlags,
+                      S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
+  if (fd >= 0 || errno != EACCES) return fd;
+  return open(path.c_str(), O_RDONLY | kFlags);
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceLock> DeviceLock::Take(const std::string& directory,
                                             const std::string& name) {
   const std::string path = absl::StrCat(directory, "/", name, ".lock");
-  UniqueFd owned(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                      S_IRUSR | S_IWUSR));
+  UniqueFd owned(OpenLockFile(path));
   const int fd = owned.get();
   if (!owned.valid()) {
     return absl::FailedPreconditionError(
@@ -41,12 +58,7 @@ absl::StatusOr<DeviceLock> DeviceLock::Take(const std::string& directory,
     return absl::FailedPreconditionError(absl::StrCat(
         "device ", name, " is in use by ", Owner(fd), " (", path, ")"));
   }
-  const std::string pid = absl::StrCat(getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) !=
-                                   static_cast<ssize_t>(pid.size())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  }
+  LeaveProcessNumber(fd);
   return DeviceLock(std::move(owned));
 }
 

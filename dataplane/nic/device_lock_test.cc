@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <string>
 
 namespace optireduce::nic {
 namespace {
@@ -54,6 +57,15 @@ TEST(DeviceLockTest, IsFreeAgainAfterTheOwnerWasKilled) {
   EXPECT_TRUE(DeviceLock::Take(testing::TempDir(), "net-1-eth3").ok());
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST(DeviceLockTest, FileThatIsOnlyReadableIsEnough) {
+  const std::string path = testing::TempDir() + "/net-1-eth4.lock";
+  { const auto first = DeviceLock::Take(testing::TempDir(), "net-1-eth4"); }
+  ASSERT_EQ(chmod(path.c_str(), S_IRUSR), 0);
+  const auto lock = DeviceLock::Take(testing::TempDir(), "net-1-eth4");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_FALSE(DeviceLock::Take(testing::TempDir(), "net-1-eth4").ok());
 }
 
 TEST(DeviceLockTest, MissingDirectoryIsNamed) {

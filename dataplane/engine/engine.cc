@@ -1,6 +1,5 @@
 #include "dataplane/engine/engine.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -50,14 +49,6 @@ bool IsIpv4(const core::NetAddress& address) {
 // A source port of the dynamic range; varied for path entropy.
 uint16_t SourcePort(uint16_t flow) {
   return static_cast<uint16_t>(0xC000 | (flow & 0x3FFF));
-}
-
-// If it fails, the process may not use that CPU; then it runs where it may.
-void PinTo(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(cpu), &set);
-  sched_setaffinity(0, sizeof(set), &set);
 }
 
 // What the calling thread has waited for a CPU although it was runnable.
@@ -110,10 +101,9 @@ void Engine::Run() {
   // Timers of an ordinary thread may be 50 us late by design.
   prctl(PR_SET_TIMERSLACK, 1000UL);
   prctl(PR_SET_NAME, "engine");
-  if (options_.cpu) PinTo(*options_.cpu);
   while (!stop_.load(std::memory_order_acquire)) {
     const PollResult poll = Poll();
-    if (!poll.again && !options_.cpu) Sleep(poll);
+    if (!poll.again && !options_.dedicated_core) Sleep(poll);
   }
 }
 

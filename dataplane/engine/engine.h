@@ -16,7 +16,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -35,9 +34,8 @@ namespace optireduce::engine {
 
 struct EngineOptions {
   core::EngineConfig core;
-  // The CPU that is the thread's own: it stays there and never sleeps. Empty:
-  // it sleeps when there is nothing to do, and runs anywhere.
-  std::optional<int> cpu = std::nullopt;
+  // Whoever made the thread gave it a CPU of its own: it never sleeps.
+  bool dedicated_core = false;
 };
 
 class Engine {

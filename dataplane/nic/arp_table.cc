@@ -51,10 +51,11 @@ Route ArpTable::Lookup(Ipv4Address destination, Timestamp now,
 std::optional<ArpMessage> ArpTable::OnPacket(const ArpPacket& packet,
                                              Timestamp now) {
   if (packet.sender_ip == subnet_.ip) {
-    if (packet.sender_mac != subnet_.mac) ++conflicts_;
-    return std::nullopt;
+    if (packet.sender_mac == subnet_.mac) return std::nullopt;  // a loop
+    ++conflicts_;  // if it asks, it is answered, and so learns
+  } else {
+    Learn(packet.sender_ip, packet.sender_mac, now);
   }
-  Learn(packet.sender_ip, packet.sender_mac, now);
   if (packet.operation != ArpOperation::kRequest ||
       packet.target_ip != subnet_.ip) {
     return std::nullopt;
@@ -65,6 +66,15 @@ std::optional<ArpMessage> ArpTable::OnPacket(const ArpPacket& packet,
                      .sender_ip = subnet_.ip,
                      .target_mac = packet.sender_mac,
                      .target_ip = packet.sender_ip}};
+}
+
+ArpMessage ArpTable::Announcement() const {
+  return {kBroadcastMac,
+          {.operation = ArpOperation::kRequest,
+           .sender_mac = subnet_.mac,
+           .sender_ip = subnet_.ip,
+           .target_mac = MacAddress{},
+           .target_ip = subnet_.ip}};
 }
 
 void ArpTable::Learn(Ipv4Address ip, const MacAddress& mac, Timestamp now) {

@@ -68,6 +68,10 @@ class ArpTable {
   // A received ARP packet. Returns our answer if one is due.
   std::optional<ArpMessage> OnPacket(const ArpPacket& packet, Timestamp now);
 
+  // Tells everybody whose our address is: whoever knew it as another's learns,
+  // and whoever has it, too, answers (see conflicts()).
+  ArpMessage Announcement() const;
+
   // The next request that is due, if any; forgets unused hosts.
   std::optional<ArpMessage> PollRequest(Timestamp now);
   // When PollRequest() has something to do next.

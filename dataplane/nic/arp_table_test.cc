@@ -199,10 +199,20 @@ TEST_F(ArpTableWithGatewayTest, OtherSubnetGoesByTheGateway) {
 }
 
 TEST_F(ArpTableTest, AnotherHostWithOurAddressIsCounted) {
-  EXPECT_FALSE(Receive(ArpOperation::kRequest, kOurIp, kPeerMac).has_value());
+  EXPECT_FALSE(Receive(ArpOperation::kReply, kOurIp, kPeerMac).has_value());
   EXPECT_EQ(table_.conflicts(), 1);
   // Our own, seen again on a loop.
   EXPECT_FALSE(Receive(ArpOperation::kRequest, kOurIp, kOurMac).has_value());
+  EXPECT_EQ(table_.conflicts(), 1);
+}
+
+TEST_F(ArpTableTest, TwoHostsWithOneAddressLearnOfEachOther) {
+  ArpTable other({kOtherMac, kOurIp, 24, std::nullopt}, {});
+  const auto answer = other.OnPacket(table_.Announcement().packet, now_);
+  EXPECT_EQ(other.conflicts(), 1);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->destination, kOurMac);
+  EXPECT_EQ(table_.OnPacket(answer->packet, now_), std::nullopt);
   EXPECT_EQ(table_.conflicts(), 1);
 }
 

@@ -52,16 +52,17 @@ enum class Count : uint8_t {
   kTxNoRoute,
   kTxUnresolved,
   kTxBadLength,
+  kArpAnnouncements,
   kArpRequests,
   kArpReplies,
   kArpNotSent,
   kArpConflicts,
 };
-constexpr std::array<const char*, 14> kCountNames = {
+constexpr std::array<const char*, 15> kCountNames = {
     "rx_frames",     "rx_bytes",      "rx_too_many_segments", "rx_no_buffer",
     "tx_frames",     "tx_bytes",      "tx_no_buffer",         "tx_no_route",
-    "tx_unresolved", "tx_bad_length", "arp_requests",         "arp_replies",
-    "arp_not_sent",  "arp_conflicts",
+    "tx_unresolved", "tx_bad_length", "arp_announcements",    "arp_requests",
+    "arp_replies",   "arp_not_sent",  "arp_conflicts",
 };
 
 RxOffload OffloadOf(const rte_mbuf& mbuf) {
@@ -210,6 +211,7 @@ class DpdkPortImpl final : public DpdkPort {
   UniqueFd query_socket_;  // for the kernel interface's flags
   std::atomic<bool> link_up_ = true;
   Timestamp next_link_check_;
+  bool announcement_due_ = false;
   Timestamp next_flush_ = Timestamp::Never();
   CounterArray<Count, kCountNames.size()> counters_;
   CounterArray<FrameVerdict, kNumFrameVerdicts> verdicts_;
@@ -618,6 +620,11 @@ void DpdkPortImpl::Flush() {
 // ---- housekeeping -----------------------------------------------------------
 
 void DpdkPortImpl::Tick(Timestamp now) {
+  if (now >= next_link_check_) CheckLink(now);
+  if (announcement_due_ && EnqueueArp(arp_->Announcement())) {
+    announcement_due_ = false;
+    Add(Count::kArpAnnouncements);
+  }
   while (backlog_.room() > lent_) {
     const std::optional<ArpMessage> request = arp_->PollRequest(now);
     if (!request) break;
@@ -625,7 +632,6 @@ void DpdkPortImpl::Tick(Timestamp now) {
   }
   Flush();
   next_flush_ = backlog_.size() == 0 ? Timestamp::Never() : now + kBacklogRetry;
-  if (now >= next_link_check_) CheckLink(now);
 }
 
 Timestamp DpdkPortImpl::NextTick() const {
@@ -649,6 +655,10 @@ void DpdkPortImpl::CheckLink(Timestamp now) {
   const bool was_up = link_up_.exchange(up, std::memory_order_relaxed);
   // Not at the first sight: the peers may just be shaking hands.
   if (!up && !was_up && config_.restart_to_reconnect) Restart();
+  // The first time, and when others may have forgotten us.
+  if (up && (!was_up || next_link_check_ == Timestamp())) {
+    announcement_due_ = true;
+  }
   next_link_check_ = now + kLinkCheckInterval;
 }
 

@@ -64,14 +64,17 @@ double Number(const OpSpec& spec, Dtype dtype, size_t rank, size_t world,
       return static_cast<double>(rank + 1);
     case InputKind::kIota:
       return static_cast<double>(4096 * rank + element);
-    case InputKind::kListed:
-      return spec.listed.at(rank).at(element);
-    case InputKind::kSummable:
-    case InputKind::kBits:
+    default:
       break;
   }
   const uint64_t mixed = Mixed(salt + rank * 0x9e3779b97f4a7c15u + element);
   return static_cast<double>(1 + mixed % LargestSummand(dtype, world));
+}
+
+void StoreListed(const std::vector<uint64_t>& listed, size_t element,
+                 size_t size, uint8_t* to) {
+  if (listed.empty()) return;
+  std::memcpy(to, &listed[element % listed.size()], size);
 }
 
 // Random bits with an exponent of moderate size, so that nothing is a NaN and
@@ -141,7 +144,9 @@ std::vector<uint8_t> MakeInput(const OpSpec& spec, const core::OpDescriptor& op,
   const size_t size = gradcodec::SizeOf(op.dtype);
   for (size_t i = 0; i * size < input.size(); ++i) {
     uint8_t* const to = input.data() + i * size;
-    if (spec.inputs == InputKind::kBits) {
+    if (spec.inputs == InputKind::kListed) {
+      StoreListed(spec.listed[rank.index()], i, size, to);
+    } else if (spec.inputs == InputKind::kBits) {
       StoreBits(op.dtype, Mixed(salt + rank.index() * 0x9e3779b97f4a7c15u + i),
                 to);
     } else {

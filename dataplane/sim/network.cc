@@ -33,6 +33,7 @@ void Network::AddBackground(const Background& background) {
 
 void Network::Send(PacketPool::Ref ref) {
   Packet& packet = (*pool_)[ref];
+  ++sent_;
   trace_->Send(loop_->now(), packet);
   Port& port = ports_[packet.source_host];
   Timestamp at = loop_->now() + kLoopback;

@@ -77,6 +77,7 @@ class Network : public Actor {
   }
   // Takes the packet over and puts it in the queue.
   void Send(PacketPool::Ref packet);
+  uint64_t sent() const { return sent_; }
 
   void OnEvent(uint32_t code, uint64_t argument) override;
 
@@ -112,6 +113,7 @@ class Network : public Actor {
   Rng* rng_;
   Trace* trace_;
   FaultCounts* counts_;
+  uint64_t sent_ = 0;
   std::vector<Port> ports_;
   std::vector<std::unique_ptr<Fault>> faults_;
   std::vector<BackgroundState> backgrounds_;

@@ -53,6 +53,7 @@ struct Outcome {
   std::vector<std::string> violations;
   uint64_t trace_hash = 0;
   uint64_t events = 0;
+  uint64_t sent = 0;  // datagrams, by cores
   Timestamp end;
 
   bool ok() const { return violations.empty(); }

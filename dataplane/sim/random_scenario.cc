@@ -140,7 +140,7 @@ class Draw {
     config.nack_interval = Duration::Micros(1500) * crowd;
     config.heartbeat = Duration::Millis(20) * crowd;
     config.suspect_after = config.heartbeat * 4;
-    config.dead_after = config.heartbeat * 10;
+    config.dead_after = config.heartbeat * 20;
     config.hard_limit = Duration::Millis(600) * crowd;
     config.formation_limit = Duration::Seconds(2) * crowd;
   }

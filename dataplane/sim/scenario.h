@@ -46,7 +46,8 @@ struct OpSpec {
   // not submitted before the one in front of it. Empty: at once.
   std::vector<Duration> submit_after;
   InputKind inputs = InputKind::kSummable;
-  std::vector<std::vector<double>> listed;  // by rank and element
+  // By rank, the bits of its elements, repeated as often as needed.
+  std::vector<std::vector<uint64_t>> listed;
   bool in_place = true;      // where input and output have one size
   uint8_t misalignment = 0;  // of both buffers, in bytes
 };
@@ -78,12 +79,12 @@ struct Stall {
   bool whole_host = false;  // trainers too, and its NIC receives nothing
 };
 
-// At a time from the start of the group. A trainer dies alone (its daemon
-// serves on), a daemon with all that is on its host.
+// A trainer dies alone (its daemon serves on), a daemon with all that is on its
+// host.
 struct Death {
   size_t group = 0;
   core::Rank rank{};
-  Duration after{};
+  Duration after{};  // from the start of the simulation
   bool daemon = false;
 };
 

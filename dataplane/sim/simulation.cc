@@ -297,6 +297,7 @@ class Simulation : public Actor {
     outcome.violations = std::move(violations_.lines());
     outcome.trace_hash = trace_.hash();
     outcome.events = events;
+    outcome.sent = network_.sent();
     outcome.end = loop_.now();
     return outcome;
   }

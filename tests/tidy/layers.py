@@ -20,7 +20,7 @@ ROOMS = {
     "dataplane/core": LEAVES,
     "dataplane/nic": LEAVES,
     "dataplane/shm": LEAVES,
-    "dataplane/sim": LEAVES | {"dataplane/core"},
+    "dataplane/sim": LEAVES | {"dataplane/core", "dataplane/nic"},  # nic: the frame parser, for optisim decode
     "dataplane/engine": LEAVES | {"dataplane/core", "dataplane/nic", "dataplane/shm"},
     "control": LEAVES | {"dataplane/core", "dataplane/nic", "dataplane/shm", "dataplane/engine"},
     "client": LEAVES,

@@ -47,7 +47,7 @@ class Assembly {
   uint32_t present_count_ = 0;
   uint64_t due_elements_ = 0;
   gradcodec::ContributionTally tally_;  // of the chunks that are here
-  BitmapView present_;  // by chunk number
+  BitmapView present_;                  // by chunk number
 };
 
 }  // namespace optireduce::core

@@ -29,6 +29,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       done_(config.first_op),
       next_submit_(config.first_op),
       high_(config.first_op),
+      heard_upto_(config.first_op),
       peers_(config.members.size()),
       control_due_words_(BitmapView::WordsFor(peers_.size())),
       control_due_(control_due_words_, peers_.size()),
@@ -62,16 +63,29 @@ Op* Group::FindOrOpen(OpSeq seq, Timestamp now, Verdict* verdict) {
     *verdict = Verdict::kBeyondWindow;
     return nullptr;
   }
-  Op& op = Slot(seq);
-  while (op.state != OpState::kFree) {
-    if (!EvictOldest(seq, now)) {
+  // Submit order is the same everywhere: who names an op has opened all before.
+  while (!seq.IsBefore(high_)) {
+    if (!OpenNext(now)) {
       *verdict = Verdict::kNoMemory;
       return nullptr;
     }
   }
-  InitOp(&op, seq);
+  Op* op = FindOp(seq);
+  if (op == nullptr) *verdict = Verdict::kStaleOp;
+  return op;
+}
+
+// Opens op high_, so that from low_ to high_ every op has its slot.
+bool Group::OpenNext(Timestamp now) {
+  Op& op = Slot(high_);
+  while (op.state != OpState::kFree) {
+    if (!EvictOldest(high_, now)) return false;
+  }
+  InitOp(&op, high_);
+  high_ = high_.Next();
+  MaybeStartClocks(&op, now);
   FeedbackSoon(now);
-  return &op;
+  return true;
 }
 
 void Group::InitOp(Op* op, OpSeq seq) {
@@ -83,7 +97,6 @@ void Group::InitOp(Op* op, OpSeq seq) {
       ++op->opened_count;
     }
   }
-  if (!seq.IsBefore(high_)) high_ = seq.Next();
 }
 
 void Group::SetDescriptor(Op* op, const OpDescriptor& descriptor) {
@@ -199,11 +212,11 @@ bool Group::AllDoneWith(OpSeq seq) const {
 // Moves low_, done_ and floor_ as far as they go (rules 4, 19, 20).
 void Group::AdvanceWindow(Timestamp now) {
   while (low_.IsBefore(high_)) {
-    const Op* op = FindOp(low_);
-    if (op != nullptr && !op->is_closed()) break;
+    if (!FindOp(low_)->is_closed()) break;
     low_ = low_.Next();
     maybe_sendable_ = true;
   }
+  OpenHeard(now);
   while (done_.IsBefore(low_)) {
     const Op* op = FindOp(done_);
     const bool settled = op == nullptr || op->state == OpState::kClosed ||
@@ -219,6 +232,15 @@ void Group::AdvanceWindow(Timestamp now) {
       ReleaseOp(op);
     }
     floor_ = floor_.Next();
+  }
+}
+
+// A host follows the others although its trainer is late: every op of the
+// window that a peer has opened is opened here too.
+void Group::OpenHeard(Timestamp now) {
+  while (phase_ < Phase::kFailed && high_.IsBefore(heard_upto_) &&
+         high_.Since(low_) < static_cast<int32_t>(config_.window)) {
+    if (!OpenNext(now)) return;
   }
 }
 

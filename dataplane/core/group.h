@@ -135,6 +135,8 @@ class Group {
   Op& Slot(OpSeq seq) { return slots_[seq.value() & slot_mask_]; }
   Op* FindOp(OpSeq seq);
   Op* FindOrOpen(OpSeq seq, Timestamp now, Verdict* verdict);
+  bool OpenNext(Timestamp now);
+  void OpenHeard(Timestamp now);
   void InitOp(Op* op, OpSeq seq);
   void SetDescriptor(Op* op, const OpDescriptor& descriptor);
   bool AttachMemory(Op* op, Timestamp now);
@@ -290,6 +292,7 @@ class Group {
   OpSeq done_{};         // first op not settled here
   OpSeq next_submit_{};  // the next submit's number: own open_upto
   OpSeq high_{};         // after the newest op opened here
+  OpSeq heard_upto_{};   // the greatest open_upto of all peers
 
   std::vector<Peer> peers_;  // by rank; the own entry is unused
   size_t lost_count_ = 0;    // peers dead or left

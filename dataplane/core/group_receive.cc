@@ -87,20 +87,16 @@ void Group::RaiseOpenUpto(Rank source, OpSeq upto, Timestamp now) {
   if (!peer.open_upto.IsBefore(upto)) return;
   const OpSeq from = peer.open_upto;
   peer.open_upto = upto;
-  // A host follows the others although its trainer is late: every op of the
-  // window that a peer has opened is opened here too.
+  if (heard_upto_.IsBefore(upto)) heard_upto_ = upto;
+  const OpSeq known = high_;
+  OpenHeard(now);  // counts this peer among those that have opened the op
   OpSeq seq = from.IsBefore(floor_) ? floor_ : from;
-  const OpSeq end = low_.Plus(config_.window);
-  for (; seq.IsBefore(upto) && seq.IsBefore(end); seq = seq.Next()) {
+  for (; seq.IsBefore(upto) && seq.IsBefore(high_); seq = seq.Next()) {
     Op* op = FindOp(seq);
-    if (op != nullptr) {
-      ++op->opened_count;
-    } else {
-      Verdict ignored{};
-      op = FindOrOpen(seq, now, &ignored);  // counts the peer itself
-      if (op == nullptr) break;
-    }
+    if (op == nullptr) continue;
     Count(*op, OpEvent::kWatermark);
+    if (!seq.IsBefore(known)) continue;
+    ++op->opened_count;
     MaybeStartClocks(op, now);
     MaybeComplete(op, now);
   }
@@ -208,7 +204,8 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
   const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
   if (!info.has_value() || !IsSelf(info->owner)) return Verdict::kBadChunk;
   if (body.size() != info->bytes) return Verdict::kBadChunkLength;
-  // Who sends data has opened the op. Ops opened by that may evict a closed one.
+  // Who sends data has opened the op. Ops opened by that may evict a closed
+  // one.
   RaiseOpenUpto(source, seq.Next(), now);
   if ((op = FindOp(seq)) == nullptr) return Verdict::kStaleOp;
   // An exact op that has ended here took every contribution or none.

@@ -31,7 +31,7 @@ void Group::MaybeStartClocks(Op* op, Timestamp now) {
 // Rule 4. Until the descriptor is known nobody can say whether the op is an
 // exact one, which has no bounds.
 void Group::StartClocks(Op* op, Timestamp now) {
-  if (op->report.quorum != Timestamp::Never()) return;
+  if (op->is_closed() || op->report.quorum != Timestamp::Never()) return;
   Count(*op, OpEvent::kQuorum);
   op->report.quorum = now;
   SetBounds(op);
@@ -178,6 +178,7 @@ void Group::AdvanceExact(Op* op, Timestamp now) {
 }
 
 void Group::AdvanceBounded(Op* op, Timestamp now) {
+  const OpSeq seq = op->seq;  // an op that closes may lose its slot at once
   if (op->freezing && !op->reduction.all_frozen()) {
     AdvanceFreeze(op, kFreezeBudget, now);
   } else if (now >= op->stage1_bound && !op->freezing) {
@@ -186,10 +187,10 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
   } else if (now >= op->early_check_at) {
     CheckEarly(op, now);
   }
-  if (op->is_closed()) return;
+  if (FindOp(seq) == nullptr || op->is_closed()) return;
   if (now >= op->close_bound) {
     AdvanceFreeze(op, UINT32_MAX, now);
-    if (op->is_closed()) return;
+    if (FindOp(seq) == nullptr || op->is_closed()) return;
     Count(*op, OpEvent::kResultBound);
     if (op->state == OpState::kActive) End(op, EndCause::kDeadline, now);
     CloseOp(op, now);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -153,6 +154,17 @@ TEST_F(ApiTest, ABufferInFlightIsRefusedWithBothRanges) {
 
   EXPECT_EQ(or_group_leave(client.session, client.group, kAmple), OR_OK);
   EXPECT_EQ(or_free(client.session, client.input), OR_OK);
+}
+
+TEST_F(ApiTest, OutputsInFlightAreTakenAsWell) {
+  FakeDaemonThread daemon(path_);
+  TestClient client(path_);
+  client.Submit(kFakeHold);
+  or_operation other = client.Operation();
+  other.input = other.output = client.output;
+  or_op op = 0;
+  EXPECT_EQ(or_submit(client.session, client.group, &other, &op), OR_ERR_BUSY);
+  EXPECT_EQ(or_free(client.session, client.output), OR_ERR_BUSY);
 }
 
 TEST_F(ApiTest, BuffersAreFreeAgainAfterTheEnd) {
@@ -358,6 +370,29 @@ TEST_F(ApiTest, OneThreadDisconnectsWhileAnotherWaits) {
   EXPECT_EQ(or_disconnect(client.session), OR_OK);
   waiter.join();
   EXPECT_EQ(status, OR_ERR_CLOSED);
+}
+
+// Whoever sleeps for all and leaves hands that on: nobody sleeps unwatched.
+TEST_F(ApiTest, AWaiterThatGivesUpHandsTheSleepOn) {
+  FakeDaemonThread daemon(path_);
+  TestClient client(path_);
+  or_operation operation = client.Operation(kFakeLater);
+  operation.count = 0;
+  or_op later = 0;
+  ASSERT_EQ(or_submit(client.session, client.group, &operation, &later), OR_OK);
+  const or_op held = client.Submit(kFakeHold);
+  std::thread impatient([&] {
+    EXPECT_EQ(or_wait(client.session, held, OR_MILLISECONDS(50), nullptr),
+              OR_ERR_TIMEOUT);
+  });
+  std::thread patient([&] {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(or_wait(client.session, later, kAmple, nullptr), OR_OK);
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              std::chrono::seconds(15));
+  });
+  impatient.join();
+  patient.join();
 }
 
 TEST_F(ApiTest, FailuresToConnectSayWhy) {

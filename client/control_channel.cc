@@ -50,7 +50,7 @@ or_status ControlChannel::Connect(const char* path, ControlChannel* channel) {
                 "allows",
                 path, sizeof(address.sun_path) - 1);
   }
-  strcpy(address.sun_path, path);
+  memcpy(address.sun_path, path, strlen(path) + 1);
   UniqueFd fd(
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Fail(OR_ERR_SYSTEM, "socket: %s", strerror(errno));

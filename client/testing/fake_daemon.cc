@@ -45,6 +45,8 @@ int64_t Now() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+constexpr int64_t kLaterNs = 200'000'000;
+
 uint64_t ElementBytes(uint8_t dtype) {
   static constexpr uint64_t kBytes[] = {0, 4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8};
   return dtype < std::size(kBytes) ? kBytes[dtype] : 0;
@@ -67,6 +69,8 @@ class FakeDaemon::Session {
   void OnFrame();
   // Answers what was submitted; then arms the bell.
   void Serve();
+  // Milliseconds until Serve() has something to do, or -1.
+  int NextAnswer() const;
   // The world of a group that waits for its other ranks, or 0.
   uint32_t waiting_world() const { return waiting_world_; }
   void StopWaiting();
@@ -99,6 +103,8 @@ class FakeDaemon::Session {
   uint32_t answered_ = 0;
   uint32_t next_group_ = 1;
   std::string last_name_;  // of the group prepared last
+  std::vector<OptireduceShmSubmission> later_;
+  int64_t later_at_ = 0;
   uint32_t waiting_world_ = 0;
   control::ServerFrame waiting_;
   uint32_t next_op_ = 0;
@@ -267,6 +273,9 @@ void FakeDaemon::Session::SendEvent(uint32_t group,
 
 void FakeDaemon::Session::Serve() {
   if (base_ == nullptr) return;
+  if (!later_.empty() && Now() >= later_at_) {
+    for (const auto& submission : std::exchange(later_, {})) Answer(submission);
+  }
   uint64_t discarded = 0;
   [[maybe_unused]] const ssize_t got =
       read(engine_bell_.get(), &discarded, sizeof(discarded));
@@ -286,6 +295,12 @@ void FakeDaemon::Session::Serve() {
   } while (!over_ && tail.load(kOrdered) != taken_);
 }
 
+int FakeDaemon::Session::NextAnswer() const {
+  if (later_.empty()) return -1;
+  return static_cast<int>(std::max<int64_t>(later_at_ - Now(), 0) / 1'000'000) +
+         1;
+}
+
 void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   OptireduceShmCompletion completion{};
   completion.cookie = submission.cookie;
@@ -298,6 +313,12 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   completion.deadline_ns = completion.submitted_ns + 100'000'000;
   const uint64_t bucket = submission.bucket;
   if (bucket == kFakeHold) return;
+  if (bucket == kFakeLater) {
+    later_.push_back(submission);
+    later_.back().bucket = 0;
+    later_at_ = Now() + kLaterNs;
+    return;
+  }
   if (bucket == kFakeGoodbye) {
     control::ServerFrame frame;
     frame.mutable_goodbye()->set_message("the fake has had enough");
@@ -363,7 +384,7 @@ FakeDaemon::FakeDaemon(const std::string& path, const Options& options)
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   Require(path.size() < sizeof(address.sun_path), "socket path");
-  strcpy(address.sun_path, path.c_str());
+  memcpy(address.sun_path, path.c_str(), path.size() + 1);
   listener_ = UniqueFd(
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   unlink(path.c_str());
@@ -385,7 +406,11 @@ void FakeDaemon::Run() {
       fds.push_back({session->socket(), POLLIN, 0});
       fds.push_back({session->bell(), POLLIN, 0});
     }
-    if (poll(fds.data(), fds.size(), -1) < 0) continue;
+    int timeout = -1;
+    for (const auto& session : sessions_) {
+      timeout = std::max(timeout, session->NextAnswer());
+    }
+    if (poll(fds.data(), fds.size(), timeout) < 0) continue;
     if (fds[0].revents != 0) return;
     for (size_t i = 0; i < sessions_.size(); ++i) {
       if (fds[2 + 2 * i].revents != 0) sessions_[i]->OnFrame();

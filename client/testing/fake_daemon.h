@@ -29,6 +29,7 @@ inline constexpr uint64_t kFakeGoodbye = 1002;  // ends the session, with words
 // Complete, after an event: rank 1 is suspect, or lost.
 inline constexpr uint64_t kFakeSuspect = 1003;
 inline constexpr uint64_t kFakePeerLost = 1004;
+inline constexpr uint64_t kFakeLater = 1005;  // complete, after 200 ms
 // + OPTIREDUCE_SHM_*: ends so; ranks 1 and 65 are missing.
 inline constexpr uint64_t kFakeStatus = 1100;
 // + OPTIREDUCE_SHM_REFUSAL_*: is refused so.

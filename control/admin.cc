@@ -108,7 +108,7 @@ std::map<core::GroupId, const engine::GroupSnapshot*> ById(
 }
 
 void AddCounter(StatsReply* reply, const std::string& name, uint64_t value) {
-  StatsReply::Counter& counter = *reply->add_counter();
+  StatsReply::Counter& counter = *reply->add_counters();
   counter.set_name(name);
   counter.set_value(value);
 }
@@ -151,8 +151,8 @@ GroupsReply MakeGroups(const SessionTable& sessions, const GroupTable& groups,
   const auto by_id = ById(snapshot);
   GroupsReply reply;
   for (const auto& [handle, group] : groups.groups()) {
-    if (static_cast<size_t>(reply.group_size()) == kMaxRows) break;
-    GroupsReply::Group& row = *reply.add_group();
+    if (static_cast<size_t>(reply.groups_size()) == kMaxRows) break;
+    GroupsReply::Group& row = *reply.add_groups();
     row.set_session(group.session.value());
     const auto session = sessions.sessions().find(group.session);
     if (session != sessions.sessions().end()) {
@@ -185,9 +185,9 @@ PeersReply MakePeers(const GroupTable& groups, const engine::Snapshot& snapshot,
     const std::vector<core::PeerStatus>& peers = found->second->status.peers;
     for (size_t rank = 0; rank < peers.size(); ++rank) {
       if (rank == group.own.rank()) continue;
-      if (static_cast<size_t>(reply.peer_size()) == kMaxRows) return reply;
+      if (static_cast<size_t>(reply.peers_size()) == kMaxRows) return reply;
       const core::PeerStatus& peer = peers[rank];
-      PeersReply::Peer& row = *reply.add_peer();
+      PeersReply::Peer& row = *reply.add_peers();
       row.set_session(group.session.value());
       row.set_group(handle);
       row.set_rank(static_cast<uint32_t>(rank));
@@ -223,7 +223,7 @@ OpsReply MakeOps(const SessionTable& sessions, uint32_t limit) {
   // Of a large world the missing ranks take most of the room.
   constexpr size_t kRoom = 150'000;
   for (size_t i = 0; i < rows && reply.ByteSizeLong() < kRoom; ++i) {
-    *reply.add_op() = MakeOp(ops[i].session, ops[i].entry);
+    *reply.add_ops() = MakeOp(ops[i].session, ops[i].entry);
   }
   return reply;
 }
@@ -262,7 +262,7 @@ StatsReply MakeStats(const SessionTable& sessions, const GroupTable& groups,
 ConfigReply MakeConfig(const LoadedConfig& config) {
   ConfigReply reply;
   for (const EffectiveValue& value : config.Effective()) {
-    ConfigReply::Entry& entry = *reply.add_entry();
+    ConfigReply::Entry& entry = *reply.add_entries();
     entry.set_key(value.key);
     entry.set_value(value.value);
     entry.set_origin(Name(value.origin));

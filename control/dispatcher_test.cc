@@ -807,23 +807,23 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   Request request;
   request.mutable_groups();
   const GroupsReply groups = ask(request).groups();
-  ASSERT_EQ(groups.group_size(), 1);
-  EXPECT_EQ(groups.group(0).name(), "job");
-  EXPECT_EQ(groups.group(0).client(), "test");
-  EXPECT_EQ(groups.group(0).state(), "ready");
-  EXPECT_EQ(groups.group(0).next_op(), 12u);
-  EXPECT_EQ(groups.group(0).memory_used(), 77u);
-  EXPECT_EQ(groups.group(0).tag(), group.config.tag);
+  ASSERT_EQ(groups.groups_size(), 1);
+  EXPECT_EQ(groups.groups(0).name(), "job");
+  EXPECT_EQ(groups.groups(0).client(), "test");
+  EXPECT_EQ(groups.groups(0).state(), "ready");
+  EXPECT_EQ(groups.groups(0).next_op(), 12u);
+  EXPECT_EQ(groups.groups(0).memory_used(), 77u);
+  EXPECT_EQ(groups.groups(0).tag(), group.config.tag);
   request.mutable_peers();
   const PeersReply peers = ask(request).peers();
-  ASSERT_EQ(peers.peer_size(), 1);
-  EXPECT_EQ(peers.peer(0).rank(), 1u);
-  EXPECT_EQ(peers.peer(0).state(), "suspect");
-  EXPECT_EQ(peers.peer(0).endpoint(), "10.0.0.2:47000");
+  ASSERT_EQ(peers.peers_size(), 1);
+  EXPECT_EQ(peers.peers(0).rank(), 1u);
+  EXPECT_EQ(peers.peers(0).state(), "suspect");
+  EXPECT_EQ(peers.peers(0).endpoint(), "10.0.0.2:47000");
   request.mutable_stats();
   const StatsReply stats = ask(request).stats();
   std::map<std::string, uint64_t> counters;
-  for (const auto& counter : stats.counter()) {
+  for (const auto& counter : stats.counters()) {
     counters[counter.name()] = counter.value();
   }
   EXPECT_EQ(counters.at("core_bad_crc"), 3u);
@@ -835,11 +835,11 @@ TEST_F(DispatcherTest, OpsAndConfigNeedNoEngine) {
   TestClient client = LiveClient();
   Request request;
   request.mutable_ops();
-  EXPECT_EQ(Ask(client, request).ops().op_size(), 0);
+  EXPECT_EQ(Ask(client, request).ops().ops_size(), 0);
   request.mutable_config();
   const ConfigReply config = Ask(client, request).config();
   std::map<std::string, ConfigReply::Entry> entries;
-  for (const auto& entry : config.entry()) entries[entry.key()] = entry;
+  for (const auto& entry : config.entries()) entries[entry.key()] = entry;
   EXPECT_EQ(entries.size(), ConfigKeys().size());
   EXPECT_EQ(entries.at("port").value(), "af_packet:eth0");
   EXPECT_EQ(entries.at("port").origin(), "file");

@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "dataplane/base/rng.h"
+#include "dataplane/core/plan.h"
+#include "dataplane/core/reduction.h"
 #include "dataplane/core/testing.h"
 
 namespace optireduce::core {
@@ -197,6 +201,76 @@ TEST(BoundedTest, OneEarlyRankClosesNobodysOp) {
   }
 }
 
+TEST(BoundedTest, AQuorumIsRoundedUp) {
+  TestNet net(5, FastSettings());
+  FormOrDie(&net, 5);
+  Buffers buffers(5, 500);
+  for (size_t r = 0; r < 3; ++r) {  // 3.75 of five are needed
+    net.Submit(r, AllReduce(500, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(400));
+  EXPECT_EQ(net.report(0, OpSeq(0)), nullptr);
+  net.Submit(3, AllReduce(500, Mode::kBounded), buffers.View(3));
+  net.Run(Duration::Millis(11));
+  for (size_t r = 0; r < 4; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->min_contributors, 4);
+  }
+}
+
+TEST(BoundedTest, TheCallersLimitBindsTheCallerOnly) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  Buffers buffers(3, 300);
+  net.set_filter([](const wire::Header& header, Rank from, Rank) {
+    return header.type != PacketType::kResult || from != Rank(2);
+  });
+  for (size_t r = 0; r < 3; ++r) {
+    OpDescriptor op = AllReduce(300, Mode::kBounded);
+    if (r == 0) op.soft_limit = Duration::Millis(2);
+    net.Submit(r, op, buffers.View(r));
+  }
+  const Timestamp start = net.now();
+  net.Run(Duration::Millis(20));
+  const OpReport* own = net.report(0, OpSeq(0));
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(own->status, OpStatus::kPartial);
+  EXPECT_EQ(own->cause, EndCause::kDeadline);
+  EXPECT_EQ(own->closed, start + Duration::Millis(2));
+  const OpReport* other = net.report(1, OpSeq(0));
+  ASSERT_NE(other, nullptr);
+  EXPECT_GT(other->closed, start + Duration::Millis(9));
+}
+
+// Everybody starts with another owner, and everybody's stream to an owner at
+// another chunk: a cut tail hits other chunks each time.
+TEST(BoundedTest, StreamsAreStaggered) {
+  constexpr size_t kWorld = 4;
+  TestNet net(kWorld, FastSettings());
+  FormOrDie(&net, kWorld);
+  const OpDescriptor op = AllReduce(kWorld * 124 * 50, Mode::kBounded);
+  const ChunkPlan plan(op, kWorld, 496, 0xABCD1234, OpSeq(0));
+  Buffers buffers(kWorld, op.count);
+  std::map<std::pair<Rank, Rank>, uint32_t> first_chunk;
+  std::map<Rank, Rank> first_owner;
+  net.set_filter([&](const wire::Header& header, Rank from, Rank to) {
+    if (header.type != PacketType::kData) return true;
+    first_chunk.try_emplace({from, to}, plan.Locate(header.chunk)->local);
+    first_owner.try_emplace(from, to);
+    return true;
+  });
+  for (size_t r = 0; r < kWorld; ++r) net.Submit(r, op, buffers.View(r));
+  net.Run(Duration::Millis(3));
+  ASSERT_EQ(first_chunk.size(), kWorld * (kWorld - 1));
+  for (const auto& [stream, local] : first_chunk) {
+    EXPECT_EQ(local, StreamOffset(0xABCD1234, OpSeq(0), stream.first,
+                                  stream.second, 50));
+  }
+  for (const auto& [from, to] : first_owner) {
+    EXPECT_EQ(to.index(), (from.index() + 1) % kWorld);
+  }
+}
+
 TEST(BoundedTest, HardLimitNamesTheMissing) {
   TestNet net(4, FastSettings());
   FormOrDie(&net, 4);
@@ -281,6 +355,41 @@ TEST(ExactTest, EveryCollectiveSurvivesLoss) {
       }
     }
   }
+}
+
+TEST(ExactTest, SendsNoFurtherThanTheOwnerCanHold) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  const uint32_t window = Reduction::CreditWindow(496, 2);
+  const OpDescriptor op = AllReduce(2 * 124 * (window + 50), Mode::kExact);
+  Buffers buffers(2, op.count);
+  size_t sent = 0;
+  // Rank 1 has opened the op, but rank 0 never hears how far it is.
+  net.set_filter([&](const wire::Header& header, Rank from, Rank) {
+    if (from == Rank(1)) return header.type == PacketType::kOpen;
+    sent += header.type == PacketType::kData &&
+            (header.flags & wire::kFlagRepair) == 0;
+    return true;
+  });
+  for (size_t r = 0; r < 2; ++r) net.Submit(r, op, buffers.View(r));
+  net.Run(Duration::Millis(100));
+  EXPECT_EQ(sent, window);
+}
+
+TEST(ExactTest, EndsAtItsHardLimit) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  Buffers buffers(2, 200);
+  OpDescriptor op = AllReduce(200, Mode::kExact);
+  op.hard_limit = Duration::Millis(20);
+  net.Submit(0, op, buffers.View(0));
+  const Timestamp start = net.now();
+  net.Run(Duration::Millis(30));
+  const OpReport* report = net.report(0, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kHardLimit);
+  EXPECT_EQ(report->closed, start + Duration::Millis(20));
+  EXPECT_TRUE(report->missing.Contains(Rank(1)));
 }
 
 TEST(ExactTest, BarrierWaitsForTheLast) {
@@ -388,11 +497,11 @@ TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   TestNet net(2, FastSettings());
   FormOrDie(&net, 2);
   Buffers buffers(2, 400);
-  int lost = 0;
   // Rank 0's results are lost at first; it leaves right after its own end.
+  const Timestamp heals = net.now() + Duration::Millis(50);
   net.set_filter([&](const wire::Header& header, Rank from, Rank) {
-    return !(header.type == PacketType::kResult && from == Rank(0) &&
-             lost++ < 3);
+    return header.type != PacketType::kResult || from != Rank(0) ||
+           net.now() > heals;
   });
   for (size_t r = 0; r < 2; ++r) {
     net.Submit(r, AllReduce(400, Mode::kExact), buffers.View(r));
@@ -401,7 +510,7 @@ TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   ASSERT_NE(net.report(0, OpSeq(0)), nullptr);
   ASSERT_EQ(net.report(1, OpSeq(0)), nullptr);
   net.core(0).Leave(net.group(0), wire::LeaveReason::kLeft, net.now());
-  net.Run(Duration::Millis(100));
+  net.Run(Duration::Millis(200));
   ASSERT_NE(net.report(1, OpSeq(0)), nullptr);
   EXPECT_EQ(net.report(1, OpSeq(0))->status, OpStatus::kComplete);
   EXPECT_EQ(net.events(0).back().kind, EventKind::kGroupReleased);

@@ -34,6 +34,15 @@ TEST(PacerTest, SaysWhenTheNextPacketMayLeave) {
   EXPECT_TRUE(pacer.MaySend(At(1500)));
 }
 
+TEST(PacerTest, NeverSaysTooEarly) {
+  const FixedRate rate(3);  // a bit takes a third of a second
+  Pacer pacer(&rate, 1);
+  pacer.OnSent(2);
+  const Timestamp next = pacer.NextSend(At(0));
+  EXPECT_EQ(next, At(2'666'666'667));
+  EXPECT_TRUE(pacer.MaySend(next));
+}
+
 TEST(PacerTest, AClockThatJumpsBackGrantsNothing) {
   const FixedRate rate(8'000'000'000);
   Pacer pacer(&rate, 1500);

@@ -45,7 +45,7 @@ TEST(DrawTest, NoNumberOfBucketsPerStepResonates) {
 
 TEST(FingerprintTest, EveryAgreedFieldCounts) {
   const OpDescriptor base = Op(1000);
-  std::vector<OpDescriptor> others(8, base);
+  std::vector<OpDescriptor> others(9, base);
   others[0].collective = Collective::kBroadcast;
   others[1].reduce_op = gradcodec::ReduceOp::kAvg;
   others[2].dtype = gradcodec::Dtype::kInt8;
@@ -54,6 +54,7 @@ TEST(FingerprintTest, EveryAgreedFieldCounts) {
   others[5].root = Rank(1);
   others[6].count = 1001;
   others[7].bucket = 5;
+  others[8].step = 5;
   std::set<uint32_t> seen = {Fingerprint(base)};
   for (const OpDescriptor& op : others) {
     EXPECT_TRUE(seen.insert(Fingerprint(op)).second);

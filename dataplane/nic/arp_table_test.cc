@@ -63,8 +63,10 @@ TEST_F(ArpTableTest, AnswersRequestsForOurAddressOnly) {
   EXPECT_EQ(answer->packet.target_mac, kPeerMac);
   EXPECT_EQ(answer->packet.target_ip, kPeerIp);
 
-  EXPECT_FALSE(
-      Receive(ArpOperation::kRequest, kPeerIp, kPeerMac, kFarIp).has_value());
+  for (const Ipv4Address other : {kFarIp, kGateway}) {
+    EXPECT_FALSE(
+        Receive(ArpOperation::kRequest, kPeerIp, kPeerMac, other).has_value());
+  }
   EXPECT_FALSE(Receive(ArpOperation::kReply, kPeerIp, kPeerMac).has_value());
 }
 

@@ -7,7 +7,6 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,29 +77,26 @@ class ScopedEnvironment {
   std::optional<std::string> old_;
 };
 
-// EAL puts sockets named about 40 characters longer into its directory.
-constexpr size_t kMaxDirectoryLength = 107 - 40;
+// A directory under /tmp. EAL insists on one, and leaves nothing in it that it
+// would need later.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    if (mkdtemp(path_) == nullptr) path_[0] = '\0';
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;  // what is left over under /tmp harms nobody
+    if (valid()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
-absl::StatusOr<std::string> MakeRuntimeDirectory(const std::string& wanted) {
-  if (wanted.empty()) {
-    char path[] = "/tmp/optireduce-XXXXXX";
-    if (mkdtemp(path) == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "cannot make a directory under /tmp: ", std::strerror(errno)));
-    }
-    return std::string(path);
-  }
-  if (wanted.size() > kMaxDirectoryLength) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the runtime directory ", wanted, " is longer than ",
-        kMaxDirectoryLength, " characters, too long for the sockets in it"));
-  }
-  if (mkdir(wanted.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot make ", wanted, ": ", std::strerror(errno)));
-  }
-  return wanted;
-}
+  bool valid() const { return path_[0] != '\0'; }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/optireduce-XXXXXX";
+};
 
 std::string ReadMeminfo() {
   std::ifstream file("/proc/meminfo");
@@ -168,11 +164,6 @@ absl::StatusOr<std::unique_ptr<Eal>> Eal::Start(const EalConfig& config) {
   std::unique_ptr<Eal> eal(new Eal);
   absl::StatusOr<bool> huge = UseHugepages(config, &eal->notes_);
   if (!huge.ok()) return huge.status();
-  absl::StatusOr<std::string> directory =
-      MakeRuntimeDirectory(config.runtime_directory);
-  if (!directory.ok()) return directory.status();
-  if (config.runtime_directory.empty()) eal->temporary_directory_ = *directory;
-
   const KeepAffinity affinity;
   eal->arguments_ = {
       "optireduce",
@@ -199,7 +190,12 @@ absl::StatusOr<std::unique_ptr<Eal>> Eal::Start(const EalConfig& config) {
     return absl::FailedPreconditionError(
         "DPDK can be started once in a process");
   }
-  const ScopedEnvironment environment("RUNTIME_DIRECTORY", *directory);
+  const TemporaryDirectory directory;
+  if (!directory.valid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot make a directory under /tmp: ", std::strerror(errno)));
+  }
+  const ScopedEnvironment environment("RUNTIME_DIRECTORY", directory.path());
   rte_openlog_stream(stderr);  // and not to the system's log as well
   if (rte_eal_init(static_cast<int>(eal->argv_.size()), eal->argv_.data()) <
       0) {
@@ -212,10 +208,6 @@ absl::StatusOr<std::unique_ptr<Eal>> Eal::Start(const EalConfig& config) {
 
 Eal::~Eal() {
   if (started_) rte_eal_cleanup();
-  if (!temporary_directory_.empty()) {
-    std::error_code ignored;  // a left-over directory under /tmp harms nobody
-    std::filesystem::remove_all(temporary_directory_, ignored);
-  }
 }
 
 absl::StatusOr<uint16_t> Eal::AddDevice(const DevicePlan& plan) {

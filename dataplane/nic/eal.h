@@ -26,9 +26,6 @@ struct EalConfig {
   // Of the PCI devices, only these are ever touched. EAL looks at them when it
   // starts: take their locks before.
   std::vector<std::string> pci_allow = {};
-  // For EAL's own files; made if it does not exist. Empty: a fresh one under
-  // /tmp that is removed at the end.
-  std::string runtime_directory = {};
 };
 
 // Free hugepages of the kernel's default size.
@@ -61,7 +58,6 @@ class Eal {
   Eal() = default;
 
   bool started_ = false;
-  std::string temporary_directory_;
   std::vector<std::string> arguments_;
   std::vector<char*> argv_;
   std::vector<std::string> notes_;

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace optireduce::optiperf {
@@ -68,21 +69,32 @@ std::string FormatFooter(const std::vector<Row>& rows) {
   double busbw = 0;
   double goodput = 0;
   double tail = 0;
+  uint64_t expired = 0;
+  double decision_late = 0;
+  double wall_late = 0;
   for (const Row& row : rows) {
     wrong += row.wrong;
     busbw += row.busbw;
     goodput += row.busbw * (1 - row.missing);
     tail += row.p50_us > 0 ? row.p99_us / row.p50_us : 1;
+    expired += row.expired;
+    decision_late = std::max(decision_late, row.decision_late_max_us);
+    wall_late = std::max(wall_late, row.wall_late_max_us);
   }
   const double n = rows.empty() ? 1 : static_cast<double>(rows.size());
-  char text[512];
+  char text[1024];
   snprintf(text, sizeof(text),
            "# Out of bounds values : %llu %s\n"
            "# Avg bus bandwidth    : %g\n"
            "# Avg goodput          : %g (bus bandwidth of what arrived)\n"
-           "# Avg p99/p50          : %.2f\n",
+           "# Avg p99/p50          : %.2f\n"
+           "# Expired operations   : %llu (submitted too late for any result; "
+           "counted as lost)\n"
+           "# Largest lateness     : %.1f us by the clock, %.1f us while the "
+           "engine had a CPU\n",
            static_cast<unsigned long long>(wrong), wrong == 0 ? "OK" : "FAILED",
-           busbw / n, goodput / n, tail / n);
+           busbw / n, goodput / n, tail / n,
+           static_cast<unsigned long long>(expired), wall_late, decision_late);
   return text;
 }
 

@@ -16,6 +16,8 @@ constexpr int64_t kNanosPerMilli = 1'000'000;
 // What the output holds before an operation that will be checked: an element
 // that nobody writes shows.
 constexpr int kPoison = 0xA5;
+constexpr uint64_t kDefaultWindow = 16;
+constexpr uint64_t kLargestWindow = 256;
 // Figures, and what the allocator rounds up.
 constexpr uint64_t kSpareBytes = 1 << 20;
 
@@ -77,7 +79,11 @@ int Runner::Start() {
       static_cast<int64_t>(options_.soft_ms * kNanosPerMilli);
   settings.hard_limit_ns =
       static_cast<int64_t>(options_.hard_ms * kNanosPerMilli);
-  settings.window = static_cast<uint32_t>(options_.in_flight) + 1;
+  // The daemon's default also keeps results for ranks that are late.
+  if (options_.in_flight >= kDefaultWindow) {
+    settings.window = static_cast<uint32_t>(
+        std::min(options_.in_flight + kDefaultWindow, kLargestWindow));
+  }
   settings.formation_limit_ns = OR_SECONDS(60);
   // A world of one meets nobody: any directory does.
   const std::string directory =
@@ -201,6 +207,11 @@ int Runner::Finish(const Checked& checked, Slot* slot, Collector* collector) {
   const int status = session_.Wait(slot->op, -1, &report);
   const int64_t ended = Now();
   slot->busy = false;
+  if (status == OR_ERR_EXPIRED && checked.mode == OR_BOUNDED) {
+    // So late that the others have forgotten it: all of it is missing here.
+    if (IsMeasured(slot->iteration)) collector->AddExpired();
+    return OR_OK;
+  }
   if (status < 0) return status;
   if (IsMeasured(slot->iteration)) {
     collector->AddOperation(

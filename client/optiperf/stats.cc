@@ -8,7 +8,7 @@
 namespace optireduce::optiperf {
 namespace {
 
-double Average1(std::span<const RankFigures> ranks, Average average,
+double Combined(std::span<const RankFigures> ranks, Average average,
                 double RankFigures::*figure) {
   const auto less = [figure](const RankFigures& a, const RankFigures& b) {
     return a.*figure < b.*figure;
@@ -48,6 +48,7 @@ double Percentile(std::vector<double>* values, double percent) {
 }
 
 void Collector::AddOperation(double latency_us, const or_report& report) {
+  ++operations_;
   latencies_us_.push_back(latency_us);
   wall_late_us_.push_back(static_cast<double>(report.wall_late_ns) / 1e3);
   figures_.missing += report.missing_fraction;
@@ -55,6 +56,12 @@ void Collector::AddOperation(double latency_us, const or_report& report) {
   figures_.decision_late_max_us =
       std::max(figures_.decision_late_max_us,
                static_cast<double>(report.decision_late_ns) / 1e3);
+}
+
+void Collector::AddExpired() {
+  ++operations_;
+  figures_.expired += 1;
+  figures_.missing += 1;
 }
 
 void Collector::AddCheck(uint64_t wrong, double error, double norm) {
@@ -68,8 +75,7 @@ void Collector::AddOutput(std::span<const uint8_t> output) {
 }
 
 RankFigures Collector::Finish(double mean_us) {
-  const double operations =
-      std::max(1.0, static_cast<double>(latencies_us_.size()));
+  const double operations = std::max(1.0, static_cast<double>(operations_));
   figures_.time_us = mean_us;
   figures_.p50_us = Percentile(&latencies_us_, 50);
   figures_.p99_us = Percentile(&latencies_us_, 99);
@@ -77,6 +83,7 @@ RankFigures Collector::Finish(double mean_us) {
   figures_.missing /= operations;
   figures_.deadline /= operations;
   figures_.wall_late_p99_us = Percentile(&wall_late_us_, 99);
+  figures_.wall_late_max_us = Percentile(&wall_late_us_, 100);
   figures_.hash_high = static_cast<double>(hash_ >> 32);
   figures_.hash_low = static_cast<double>(hash_ & UINT32_MAX);
   return figures_;
@@ -97,21 +104,24 @@ double BusFactor(or_collective collective, uint32_t world) {
 
 void Combine(std::span<const RankFigures> ranks, Average average,
              or_collective collective, Row* row) {
-  row->time_us = Average1(ranks, average, &RankFigures::time_us);
-  row->p50_us = Average1(ranks, average, &RankFigures::p50_us);
-  row->p99_us = Average1(ranks, average, &RankFigures::p99_us);
-  row->p999_us = Average1(ranks, average, &RankFigures::p999_us);
+  row->time_us = Combined(ranks, average, &RankFigures::time_us);
+  row->p50_us = Combined(ranks, average, &RankFigures::p50_us);
+  row->p99_us = Combined(ranks, average, &RankFigures::p99_us);
+  row->p999_us = Combined(ranks, average, &RankFigures::p999_us);
   row->algbw = row->time_us > 0
                    ? static_cast<double>(row->bytes) / row->time_us / 1e3
                    : 0;
   row->busbw = row->algbw * BusFactor(collective, row->world);
   row->wrong = static_cast<uint64_t>(Sum(ranks, &RankFigures::wrong));
-  row->missing = Average1(ranks, Average::kMean, &RankFigures::missing);
-  row->deadline = Average1(ranks, Average::kMean, &RankFigures::deadline);
+  row->expired = static_cast<uint64_t>(Sum(ranks, &RankFigures::expired));
+  row->missing = Combined(ranks, Average::kMean, &RankFigures::missing);
+  row->deadline = Combined(ranks, Average::kMean, &RankFigures::deadline);
   row->decision_late_max_us =
-      Average1(ranks, Average::kMax, &RankFigures::decision_late_max_us);
+      Combined(ranks, Average::kMax, &RankFigures::decision_late_max_us);
   row->wall_late_p99_us =
-      Average1(ranks, Average::kMax, &RankFigures::wall_late_p99_us);
+      Combined(ranks, Average::kMax, &RankFigures::wall_late_p99_us);
+  row->wall_late_max_us =
+      Combined(ranks, Average::kMax, &RankFigures::wall_late_max_us);
   const double norm = Sum(ranks, &RankFigures::norm);
   row->relative_error =
       norm > 0 ? std::sqrt(Sum(ranks, &RankFigures::error) / norm) : 0;

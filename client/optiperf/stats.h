@@ -27,8 +27,10 @@ struct RankFigures {
   double wrong = 0;     // elements of checked operations
   double missing = 0;   // mean share
   double deadline = 0;  // share of operations
+  double expired = 0;   // operations
   double decision_late_max_us = 0;
   double wall_late_p99_us = 0;
+  double wall_late_max_us = 0;
   double error = 0;  // sums over checked operations
   double norm = 0;
   // Of all checked outputs, in two halves that a double holds exactly.
@@ -41,6 +43,8 @@ inline constexpr size_t kFigures = sizeof(RankFigures) / sizeof(double);
 class Collector {
  public:
   void AddOperation(double latency_us, const or_report& report);
+  // An operation whose result was gone when this rank submitted it.
+  void AddExpired();
   void AddCheck(uint64_t wrong, double error, double norm);
   // Goes into the hash, in order; only outputs that all ranks share.
   void AddOutput(std::span<const uint8_t> output);
@@ -50,6 +54,7 @@ class Collector {
  private:
   std::vector<double> latencies_us_;
   std::vector<double> wall_late_us_;
+  uint64_t operations_ = 0;
   RankFigures figures_;
   uint64_t hash_ = 0;
 };
@@ -75,8 +80,10 @@ struct Row {
   bool identical = true;
   double missing = 0;
   double deadline = 0;
+  uint64_t expired = 0;
   double decision_late_max_us = 0;
   double wall_late_p99_us = 0;
+  double wall_late_max_us = 0;
   double relative_error = 0;
 };
 

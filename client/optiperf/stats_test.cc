@@ -36,14 +36,18 @@ TEST(StatsTest, ARanksFigures) {
   collector.AddCheck(2, 1, 4);
   const uint8_t output[] = {1, 2, 3};
   collector.AddOutput(output);
+  collector.AddExpired();
+  collector.AddExpired();
   const RankFigures figures = collector.Finish(20);
   EXPECT_EQ(figures.time_us, 20);
   EXPECT_EQ(figures.p50_us, 10);
   EXPECT_EQ(figures.p999_us, 30);
-  EXPECT_EQ(figures.missing, 0.25);
-  EXPECT_EQ(figures.deadline, 0.5);
+  EXPECT_EQ(figures.missing, 2.5 / 4);
+  EXPECT_EQ(figures.deadline, 0.25);
+  EXPECT_EQ(figures.expired, 2);
   EXPECT_EQ(figures.decision_late_max_us, 3);
   EXPECT_EQ(figures.wall_late_p99_us, 9);
+  EXPECT_EQ(figures.wall_late_max_us, 9);
   EXPECT_EQ(figures.wrong, 2);
   EXPECT_NE(figures.hash_low, 0);
 
@@ -69,6 +73,7 @@ Row CombinedRow(Average average) {
     ranks[i].missing = 0.1 * i;
     ranks[i].decision_late_max_us = i;
     ranks[i].wall_late_p99_us = 5 - i;
+    ranks[i].wall_late_max_us = 9 - i;
     ranks[i].error = 1;
     ranks[i].norm = 4;
     ranks[i].hash_low = 7;
@@ -146,6 +151,13 @@ TEST(OutputTest, ARowBeginsAsInAllReducePerf) {
             "     1000000        250000     float     avg      -1    110.0  "
             "  9.09   12.12      3   10.00")
       << row;
+}
+
+TEST(OutputTest, TheFooterSumsUp) {
+  const std::string footer = FormatFooter({CombinedRow(Average::kMean)});
+  EXPECT_NE(footer.find("Out of bounds values : 3 FAILED"), std::string::npos);
+  EXPECT_NE(footer.find("9.0 us by the clock, 2.0 us while"), std::string::npos)
+      << footer;
 }
 
 TEST(OutputTest, NoSumOverNothing) {

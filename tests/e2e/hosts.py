@@ -138,7 +138,10 @@ class Hosts:
                           f"--world={world}", f"--rendezvous={self.folder}", *output, *flags, **options)
 
     def optiperf(self, *flags, world=None, limit_s=600):
-        """Runs all ranks and returns the results; an error if a rank fails."""
+        """Runs all ranks and returns the results; an error if a rank fails.
+
+        `table` is then what rank 0 printed.
+        """
         self.meetings += 1
         world = world or self.count
         results = self.folder / f"results{self.meetings}.json"
@@ -159,4 +162,14 @@ class Hosts:
                 f"rank {r}: exit {rank.returncode}\n{outputs[r]}" for r, rank in enumerate(ranks) if rank.returncode
             )
             raise HostsError(f"optiperf {' '.join(flags)}:\n{text}")
+        self.table = outputs[0]
         return json.loads(results.read_text())["results"]
+
+    def run_delay_s(self):
+        """How long all engines together have waited for a processor so far."""
+        nanos = 0
+        for daemon in self.daemons:
+            for thread in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
+                if (thread / "comm").read_text().strip() == "engine":
+                    nanos += int((thread / "schedstat").read_text().split()[1])
+        return nanos / 1e9

@@ -20,6 +20,9 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
 constexpr char kPrefix[] = "OPTIREDUCE_";
+// Where trainers find liboptireduce: no business of the daemon's, which may run
+// in the same environment.
+constexpr char kClientVariable[] = "OPTIREDUCE_LIBRARY";
 
 const google::protobuf::Descriptor& Schema() {
   return *config::DaemonConfig::descriptor();
@@ -150,6 +153,7 @@ class ConfigLoader {
       const std::string name = variable.substr(0, equals);
       const std::string value =
           equals == std::string::npos ? "" : variable.substr(equals + 1);
+      if (name == kClientVariable) continue;
       const std::vector<std::string> known = Variables();
       const auto it = std::find(known.begin(), known.end(), name);
       if (it == known.end()) {

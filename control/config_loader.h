@@ -31,7 +31,8 @@ struct EffectiveValue {
 struct ConfigSources {
   std::string file_name;  // for messages; empty: there is no file
   std::string file_text;
-  // NAME=VALUE; what does not begin with OPTIREDUCE_ is passed over.
+  // NAME=VALUE; what does not begin with OPTIREDUCE_ is passed over, and so is
+  // the trainers' OPTIREDUCE_LIBRARY.
   std::vector<std::string> environment;
   // Key and value, in the order given; the last one holds.
   std::vector<std::pair<std::string, std::string>> flags;

@@ -86,6 +86,11 @@ TEST(ConfigLoaderTest, FlagsOutweighVariablesOutweighTheFile) {
   EXPECT_EQ(value.where, "");
 }
 
+TEST(ConfigLoaderTest, TheTrainersVariableIsPassedOver) {
+  EXPECT_TRUE(
+      Load(kGood, {"OPTIREDUCE_LIBRARY=/x.so", "OPTIREDUCE_MTU=1100"}).ok());
+}
+
 // G01.
 TEST(ConfigLoaderTest, UnknownNamesAreErrorsWithASuggestion) {
   EXPECT_THAT(ErrorOf("hugepges: \"on\"\n"),

@@ -11,10 +11,11 @@ bool CarriesChunk(const Header& header) {
   return header.type == PacketType::kData || header.type == PacketType::kResult;
 }
 
-// Types whose op number the receiver looks up.
+// Types whose op number the receiver looks up, and in which another number is
+// no sensible statement (GONE would be believed, if it hit a live op).
 bool NamesOp(const Header& header) {
   return CarriesChunk(header) || header.type == PacketType::kOpen ||
-         header.type == PacketType::kNack || header.type == PacketType::kGone;
+         header.type == PacketType::kNack;
 }
 
 bool HasFixedBody(const Header& header) {

@@ -29,8 +29,8 @@ class BoundedCheck {
       : op_(op), config_(config), rank_(rank), output_(output), run_(run) {}
 
   std::string Run(const core::OpReport& report) {
-    std::string wrong =
-        op_.codec == core::Codec::kNone ? CheckPlain() : CheckCoded(report);
+    if (op_.codec != core::Codec::kNone) return CheckCoded(report);
+    std::string wrong = CheckPlain();
     return wrong.empty() ? CheckReport(report) : wrong;
   }
 
@@ -167,10 +167,14 @@ class BoundedCheck {
 
   // ---- values under the codec: close
 
-  // Own chunks whose packets have not gone yet leave open what is in them, but
-  // it is the same in all: everything accepted and the own, the accepted alone,
-  // or nothing, as it was not frozen in time.
-  enum class OwnGuess : uint8_t { kWithOwner, kAccepted, kAbsent };
+  // Own chunks whose packets have not gone yet leave open what is in them. The
+  // own input goes in in the order of the own stream, so its first `own_in`
+  // chunks have it; and either all chunks were frozen in time, or the complete
+  // ones alone.
+  struct OwnGuess {
+    uint32_t own_in = 0;
+    bool all_frozen = true;
+  };
 
   std::string CheckCoded(const core::OpReport& report) {
     if (run_->codec == nullptr) {
@@ -178,32 +182,46 @@ class BoundedCheck {
           op_, run_->inputs,
           core::SignSeed(config_.tag, report.op_seq, op_.bucket));
     }
-    for (const OwnGuess guess :
-         {OwnGuess::kWithOwner, OwnGuess::kAccepted, OwnGuess::kAbsent}) {
-      account_ = {};
-      std::vector<CodedChunk> chunks;
-      for (const ChunkInfo& info : run_->ledger.chunks()) {
-        const std::optional<Ranks> contributors = CodedSet(info, guess);
-        if (!contributors) {
-          return BadSet(info, run_->ledger.Announced(info.chunk).value_or(0));
-        }
-        Tally(info, contributors->size());
-        chunks.push_back(
-            {info, contributors->empty() ? Fill() : *contributors});
-      }
-      if (run_->codec->Fits(chunks, output_)) return "";
+    const uint32_t own = run_->ledger.plan().ChunksOf(rank_);
+    std::string wrong = CheckGuess({own, true}, report);
+    for (uint32_t less = 0; less <= own && !wrong.empty(); ++less) {
+      wrong = CheckGuess({own - less, false}, report);
+      if (!wrong.empty()) wrong = CheckGuess({own - less, true}, report);
     }
-    return "not the decoded result of its contributors";
+    return wrong;
   }
 
-  std::optional<Ranks> CodedSet(const ChunkInfo& info, OwnGuess guess) const {
+  std::string CheckGuess(const OwnGuess& guess, const core::OpReport& report) {
+    account_ = {};
+    std::vector<CodedChunk> chunks;
+    for (const ChunkInfo& info : run_->ledger.chunks()) {
+      const std::optional<Ranks> contributors = CodedSet(info, guess);
+      if (!contributors) {
+        return BadSet(info, run_->ledger.Announced(info.chunk).value_or(0));
+      }
+      Tally(info, contributors->size());
+      chunks.push_back({info, contributors->empty() ? Fill() : *contributors});
+    }
+    if (!run_->codec->Fits(chunks, output_)) {
+      return "not the decoded result of its contributors";
+    }
+    return CheckReport(report);
+  }
+
+  std::optional<Ranks> CodedSet(const ChunkInfo& info,
+                                const OwnGuess& guess) const {
     if (IsAbsent(info)) return Ranks{};
-    const auto announced = run_->ledger.Announced(info.chunk);
-    // What was announced may still have come too late for the own output.
-    if (info.owner == rank_ && guess == OwnGuess::kAbsent) return Ranks{};
-    if (announced) return SetOf(info, *announced);
-    return guess == OwnGuess::kWithOwner ? WithOwner(info)
-                                         : run_->ledger.Accepted(info.chunk);
+    if (const auto announced = run_->ledger.Announced(info.chunk)) {
+      return SetOf(info, *announced);
+    }
+    const uint32_t chunks = run_->ledger.plan().ChunksOf(rank_);
+    const uint32_t offset =
+        core::StreamOffset(config_.tag, run_->seq, rank_, rank_, chunks);
+    const uint32_t position = (info.local + chunks - offset) % chunks;
+    Ranks ranks = position < guess.own_in ? WithOwner(info)
+                                          : run_->ledger.Accepted(info.chunk);
+    if (!guess.all_frozen && ranks.size() < world()) return Ranks{};
+    return ranks;
   }
 
   // ---- the account

@@ -292,14 +292,15 @@ int or_group_create_in_directory(or_session* session,
     if (status == OR_OK) status = CheckRendezvous(rendezvous);
     if (status == OR_OK) status = NotNull(group, "group");
     if (status != OR_OK) return status;
-    // Lives until the group is formed: see rendezvous.h.
     Rendezvous meeting(rendezvous->directory, rendezvous->name, known.rank,
                        known.world);
     const auto meet = [&](const or_member& own, or_member* all,
                           const Deadline& deadline) {
       return meeting.Meet(own, all, deadline);
     };
-    return CreateGroup(s, known, meet, group);
+    status = CreateGroup(s, known, meet, group);
+    if (status == OR_OK) meeting.CleanUp();
+    return status;
   });
 }
 

@@ -87,11 +87,8 @@ Rendezvous::Rendezvous(const char* directory, const char* name, uint32_t rank,
       seen_(world),
       present_(world) {}
 
-Rendezvous::~Rendezvous() {
-  // What another process claims must stay there, so that it sees the conflict.
-  if (written_ && !claimed_ && !IsClaimedByAnother()) {
-    unlink(PathOf(rank_).c_str());
-  }
+void Rendezvous::CleanUp() {
+  if (!IsClaimedByAnother()) unlink(PathOf(rank_).c_str());
 }
 
 std::string Rendezvous::PathOf(uint32_t rank) const {
@@ -152,7 +149,6 @@ or_status Rendezvous::Write() {
     return Fail(OR_ERR_SYSTEM, "rendezvous file %s: %s", path.c_str(),
                 strerror(error));
   }
-  written_ = true;
   return OR_OK;
 }
 
@@ -169,7 +165,6 @@ bool Rendezvous::IsClaimedByAnother() const {
 
 or_status Rendezvous::Claimed() {
   // Once more in place of the other's, which then sees the conflict too.
-  claimed_ = true;
   const or_status status = Write();
   if (status != OR_OK) return status;
   return Fail(OR_ERR_FORMATION,

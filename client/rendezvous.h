@@ -11,8 +11,9 @@
 // run identifier is needed, and a rank that restarts meanwhile is simply met
 // anew.
 //
-// A rank removes its file only when the group is formed or has failed. Formed
-// means that all ranks have answered each other, hence that all have met.
+// A rank removes its file only when the group is formed: that means that all
+// ranks have answered each other, hence that all have met. One that fails
+// leaves its file, as others may still need it to see how they stand.
 
 #ifndef OPTIREDUCE_CLIENT_RENDEZVOUS_H_
 #define OPTIREDUCE_CLIENT_RENDEZVOUS_H_
@@ -32,8 +33,6 @@ class Rendezvous {
   // `directory` and `name` are the caller's or_rendezvous, already checked.
   Rendezvous(const char* directory, const char* name, uint32_t rank,
              uint32_t world);
-  // Removes this rank's file, unless it is somebody else's by now.
-  ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
@@ -42,6 +41,10 @@ class Rendezvous {
   // rank. OR_ERR_SYSTEM: the directory cannot be used.
   or_status Meet(const or_member& own, or_member* all_members,
                  const Deadline& deadline);
+
+  // The group is formed: removes this rank's file, unless it is somebody else's
+  // by now.
+  void CleanUp();
 
   // The file of a rank, for tests and messages.
   std::string PathOf(uint32_t rank) const;
@@ -77,8 +80,6 @@ class Rendezvous {
   Entry own_{};
   std::vector<Entry> seen_;    // by rank
   std::vector<bool> present_;  // by rank
-  bool written_ = false;
-  bool claimed_ = false;
 };
 
 }  // namespace optireduce::client

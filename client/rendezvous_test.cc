@@ -66,22 +66,13 @@ class RendezvousTest : public ::testing::Test {
     });
   }
 
-  // What a run that was killed leaves: the files as they were.
+  // What a run that was killed leaves.
   void LeaveStaleFiles(uint32_t world, uint32_t attempt) {
-    const auto keep = std::filesystem::path(directory_ + ".keep");
-    {
-      std::vector<std::future<Outcome>> runs;
-      for (uint32_t rank = 0; rank < world; ++rank) {
-        runs.push_back(Start(rank, world, attempt, kAmple));
-      }
-      std::vector<Outcome> outcomes;
-      for (auto& run : runs) outcomes.push_back(run.get());
-      for (const auto& outcome : outcomes) ASSERT_EQ(outcome.status, OR_OK);
-      std::filesystem::copy(directory_, keep,
-                            std::filesystem::copy_options::recursive);
+    std::vector<std::future<Outcome>> runs;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      runs.push_back(Start(rank, world, attempt, kAmple));
     }
-    std::filesystem::remove_all(directory_);
-    std::filesystem::rename(keep, directory_);
+    for (auto& run : runs) ASSERT_EQ(run.get().status, OR_OK);
     ASSERT_EQ(FilesLeft(), world);
   }
 
@@ -103,7 +94,7 @@ TEST_F(RendezvousTest, EveryRankGetsEveryMemberAndNothingIsLeft) {
         EXPECT_TRUE(IsMemberOf(outcome.members[rank], rank, 1));
       }
     }
-    outcomes.clear();
+    for (const auto& outcome : outcomes) outcome.rendezvous->CleanUp();
     EXPECT_EQ(FilesLeft(), 0u);
   }
 }
@@ -190,6 +181,18 @@ TEST_F(RendezvousTest, AnUnusableDirectoryIsNamed) {
   EXPECT_NE(outcome.error.find(directory_), std::string::npos);
 }
 
+// A rank that fails right after the meeting takes nothing from the others.
+TEST_F(RendezvousTest, WhoHasMetNeedNotStay) {
+  for (uint32_t round = 0; round < 20; ++round) {
+    std::vector<std::future<Outcome>> runs;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      runs.push_back(Start(rank, 3, round, kAmple));
+    }
+    // Each outcome, and with it the rendezvous, ends before the next is asked.
+    for (auto& run : runs) EXPECT_EQ(run.get().status, OR_OK);
+  }
+}
+
 // The same name again and again, as a trainer that restarts its groups does:
 // a slow rank of one round never meets a fast one's next round.
 TEST_F(RendezvousTest, TheSameNameIsUsableAtOnce) {
@@ -201,8 +204,18 @@ TEST_F(RendezvousTest, TheSameNameIsUsableAtOnce) {
       ASSERT_EQ(outcome.status, OR_OK) << outcome.error;
       EXPECT_TRUE(IsMemberOf(outcome.members[0], 0, round));
       EXPECT_TRUE(IsMemberOf(outcome.members[1], 1, round));
+      if (round % 2 == 0) outcome.rendezvous->CleanUp();
     }
   }
+}
+
+TEST_F(RendezvousTest, CleaningUpLeavesAnothersFileAlone) {
+  const Outcome first = Start(0, 1, 1, kAmple).get();
+  const Outcome second = Start(0, 1, 2, kAmple).get();
+  first.rendezvous->CleanUp();
+  EXPECT_EQ(FilesLeft(), 1u);
+  second.rendezvous->CleanUp();
+  EXPECT_EQ(FilesLeft(), 0u);
 }
 
 }  // namespace

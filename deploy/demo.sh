@@ -12,7 +12,7 @@ for argument in "$@"; do
 done
 
 # What the demo runs.
-targets=(//client:liboptireduce.so.0)
+targets=(//client:liboptireduce.so.0 //control:optireduced)
 
 install_missing_packages "$root/deploy/packages.txt"
 echo "Building ..."

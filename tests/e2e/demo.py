@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "tests/e2e"))
 
 import demo_report
 import digits
+import hosts
 
 HOSTS = 4
 RATE = "200mbit"
@@ -47,49 +48,18 @@ class DemoError(Exception):
     """What the user is told."""
 
 
-class Lab:
-    """A netlab of our own, which ends with the context."""
-
-    def __init__(self, folder):
-        self.environment = {**os.environ, "NETLAB_STATE": str(folder / "netlab")}
-
-    def __enter__(self):
-        self.run("up", str(HOSTS), f"--rate={RATE}")
-        return self
-
-    def __exit__(self, *_):
-        self.run("down")
-
-    def start(self, *args, **options):
-        command = [str(ROOT / "tests/netlab/netlab"), *args]
-        return subprocess.Popen(command, env=self.environment, text=True, **options)
-
-    def run(self, *args):
-        with self.start(*args) as child:
-            if child.wait():
-                raise DemoError(f"netlab {args[0]} failed")
-
-
-def start_daemons(lab, folder):
-    """Starts optireduced on every host; returns the hosts' control sockets.
-
-    Returns when all of them are ready to form groups. They end with the lab.
-    """
-    raise DemoError("the daemon is not part of the tree yet; until it is, the demo ends here")
-
-
 class Trainers:
     """One trainer on every host; their records arrive in `records`."""
 
-    def __init__(self, lab, sockets, folder, steps):
+    def __init__(self, lab, folder, steps):
         self.arrivals = queue.Queue()
         self.logs = [folder / f"trainer{rank}.log" for rank in range(HOSTS)]
         self.processes = []
-        for rank, socket in enumerate(sockets):
+        for rank in range(HOSTS):
             command = [*TRAINER, f"--rank={rank}", f"--world={HOSTS}", f"--steps={steps}",
-                       f"--socket={socket}", f"--rendezvous={folder}"]
+                       f"--socket={lab.socket(rank)}", f"--rendezvous={folder}"]
             with open(self.logs[rank], "w") as log:
-                process = lab.start("exec", str(rank), "--", *command, stdout=subprocess.PIPE, stderr=log)
+                process = lab.start(rank, *command, stdout=subprocess.PIPE, stderr=log)
             self.processes.append(process)
             threading.Thread(target=self.relay, args=(rank, process), daemon=True).start()
 
@@ -163,12 +133,10 @@ def baselines(steps):
 
 def train(folder, steps):
     """The main part: returns all records and the stop."""
-    with Lab(folder) as lab:
-        lab.run("loss", str(LOSS_PERCENT))
+    with hosts.Hosts(HOSTS, rate=RATE, loss=LOSS_PERCENT) as lab:
         print(f"{HOSTS} hosts on ports of {RATE}, {LOSS_PERCENT:g} % of all frames dropped", flush=True)
-        sockets = start_daemons(lab, folder)
-        background = lab.start("background", f"--seed={BACKGROUND_SEED}")
-        trainers = Trainers(lab, sockets, folder, steps)
+        background = lab.start_netlab("background", f"--seed={BACKGROUND_SEED}")
+        trainers = Trainers(lab, folder, steps)
         # Just after a resync, which would wait for the stopped rank.
         resyncs = steps // digits.RESYNC_STEPS
         stopper = Stopper(trainers.processes[STOPPED_RANK], resyncs // 2 * digits.RESYNC_STEPS + 2)
@@ -207,7 +175,7 @@ def main():
         print(f"\nThe curves are in {args.png}.")
         if args.json:
             args.json.write_text(json.dumps(result, indent=1) + "\n")
-    except DemoError as error:
+    except (DemoError, hosts.HostsError) as error:
         sys.exit(f"demo: {error}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

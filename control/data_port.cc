@@ -3,6 +3,8 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,20 @@ nic::PageMode PagesOf(const config::DaemonConfig& config) {
   if (config.hugepages() == "on") return nic::PageMode::kHuge;
   if (config.hugepages() == "off") return nic::PageMode::kSmall;
   return nic::PageMode::kAuto;
+}
+
+// Where DPDK puts its own files: beside the control socket, whose lock says
+// that nobody else uses it, so that the next start finds and removes what a
+// killed daemon has left.
+std::string RuntimeDirectory(const config::DaemonConfig& config) {
+  constexpr size_t kLongest = 64;  // DPDK makes sockets in it
+  const std::string directory = config.socket() + ".dpdk";
+  return directory.size() <= kLongest ? directory : "";
+}
+
+void RemoveFolder(const std::string& path) {
+  std::error_code ignored;  // what is left over harms nobody
+  if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
 constexpr uint16_t kEthernetMtu = 1500;
@@ -54,9 +70,13 @@ absl::StatusOr<std::unique_ptr<DataPort>> DataPort::Open(
 }
 
 DataPort::~DataPort() {
-  if (port_ == nullptr) return;
-  const absl::Status status = port_->Close();
-  if (!status.ok()) LOG(WARNING) << status.message();
+  if (port_ != nullptr) {
+    const absl::Status status = port_->Close();
+    if (!status.ok()) LOG(WARNING) << status.message();
+  }
+  port_.reset();
+  eal_.reset();
+  RemoveFolder(runtime_directory_);
 }
 
 absl::Status DataPort::Start(const config::DaemonConfig& config) {
@@ -79,6 +99,9 @@ absl::Status DataPort::Start(const config::DaemonConfig& config) {
   nic::EalConfig eal_config;
   eal_config.pages = PagesOf(config);
   eal_config.memory_mb = static_cast<int>(config.memory_mb());
+  runtime_directory_ = RuntimeDirectory(config);
+  RemoveFolder(runtime_directory_);
+  eal_config.runtime_directory = runtime_directory_;
   if (spec->kind == nic::PortKind::kPci) {
     eal_config.pci_allow = {spec->device};
   }

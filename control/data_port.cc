@@ -3,8 +3,6 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,20 +26,6 @@ nic::PageMode PagesOf(const config::DaemonConfig& config) {
   if (config.hugepages() == "on") return nic::PageMode::kHuge;
   if (config.hugepages() == "off") return nic::PageMode::kSmall;
   return nic::PageMode::kAuto;
-}
-
-// Where DPDK puts its own files: beside the control socket, whose lock says
-// that nobody else uses it, so that the next start finds and removes what a
-// killed daemon has left.
-std::string RuntimeDirectory(const config::DaemonConfig& config) {
-  constexpr size_t kLongest = 64;  // DPDK makes sockets in it
-  const std::string directory = config.socket() + ".dpdk";
-  return directory.size() <= kLongest ? directory : "";
-}
-
-void RemoveFolder(const std::string& path) {
-  std::error_code ignored;  // what is left over harms nobody
-  if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
 constexpr uint16_t kEthernetMtu = 1500;
@@ -76,7 +60,6 @@ DataPort::~DataPort() {
   }
   port_.reset();
   eal_.reset();
-  RemoveFolder(runtime_directory_);
 }
 
 absl::Status DataPort::Start(const config::DaemonConfig& config) {
@@ -99,9 +82,6 @@ absl::Status DataPort::Start(const config::DaemonConfig& config) {
   nic::EalConfig eal_config;
   eal_config.pages = PagesOf(config);
   eal_config.memory_mb = static_cast<int>(config.memory_mb());
-  runtime_directory_ = RuntimeDirectory(config);
-  RemoveFolder(runtime_directory_);
-  eal_config.runtime_directory = runtime_directory_;
   if (spec->kind == nic::PortKind::kPci) {
     eal_config.pci_allow = {spec->device};
   }

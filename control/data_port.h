@@ -44,7 +44,6 @@ class DataPort {
   absl::Status Quieten(const config::DaemonConfig& config);
 
   // Empty: DPDK makes and removes one of its own.
-  std::string runtime_directory_;
   // In the order of their making; they go in the reverse order.
   std::optional<nic::DeviceLock> lock_;
   std::unique_ptr<nic::Eal> eal_;

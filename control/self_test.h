@@ -33,9 +33,9 @@ struct SelfTestHooks {
   std::function<bool()> interrupted;
 };
 
-// Waits for the link, sees that the device takes a frame (the port announces our
-// address, which nobody must answer), and reaches the gateway.
-// Errors are plain sentences; CANCELLED if interrupted. Uses the port alone.
+// Waits for the link, sees that the device takes a frame (the port announces
+// our address, which nobody must answer), and reaches the gateway. Errors are
+// plain sentences; CANCELLED if interrupted. Uses the port alone.
 absl::Status TestDataPort(nic::PacketPort* port, const SelfTestOptions& options,
                           const SelfTestHooks& hooks);
 

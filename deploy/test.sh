@@ -17,8 +17,8 @@ source deploy/packages.sh
 # ---- what each tier runs, in this order ----------------------------------
 
 TIER1=(packages format tidy build tests)
-TIER2=(packages format tidy build tests asan ubsan tsan clang clang-tidy fuzz)
-TIER3=("${TIER2[@]}" fuzz-long coverage)
+TIER2=(packages format tidy build tests asan ubsan tsan clang clang-tidy fuzz mutation)
+TIER3=("${TIER2[@]}" fuzz-long mutation-all coverage)
 
 # ---- blocks --------------------------------------------------------------
 # A block is a function block_NAME. It either runs Bazel tests (`bazel_tests`
@@ -70,6 +70,11 @@ block_clang-tidy() {
 # Every fuzz target under libFuzzer, for half a minute or ten minutes.
 block_fuzz() { check tests/fuzz/run 30; }
 block_fuzz-long() { check tests/fuzz/run 600; }
+
+# Small deliberate breaks, of which the tests must notice 95 %: a fixed sample
+# of them, or all.
+block_mutation() { check tests/mutation/run --sample; }
+block_mutation-all() { check tests/mutation/run --all; }
 
 # The share of each room's lines that the tests run.
 block_coverage() {

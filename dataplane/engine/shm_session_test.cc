@@ -199,6 +199,19 @@ TEST_F(ShmSessionTest, GivesTheFullAccount) {
   EXPECT_EQ(entry.mismatch_step, 13u);
 }
 
+TEST_F(ShmSessionTest, NamesMissingRanksOfTheLargestGroup) {
+  core::OpReport report;
+  report.status = core::OpStatus::kPartial;
+  report.world = wire::kMaxWorld;
+  report.missing.Add(core::Rank(64));
+  report.missing.Add(core::Rank(1023));
+  const OptireduceShmCompletion entry =
+      Finish(Accepted(AllReduce(0, 8)), report);
+  EXPECT_EQ(entry.missing[0], 0u);
+  EXPECT_EQ(entry.missing[1], 1u);
+  EXPECT_EQ(entry.missing[15], uint64_t{1} << 63);
+}
+
 TEST_F(ShmSessionTest, RefusesEveryValueThatIsNone) {
   const auto refusal_of = [this](auto change) {
     OptireduceShmSubmission s = AllReduce(0, 4);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/optireduce.h"
@@ -220,6 +221,22 @@ TEST_F(ApiTest, NoElementsNeedNoBuffer) {
   operation.dtype = OR_FLOAT32;
   ASSERT_EQ(or_submit(client.session, client.group, &operation, &op), OR_OK);
   EXPECT_EQ(or_wait(client.session, op, kAmple, nullptr), OR_OK);
+}
+
+// Limits travel in microseconds; zero would mean that there is none.
+TEST_F(ApiTest, ALimitIsNeverShorterThanAskedFor) {
+  FakeDaemonThread daemon(path_);
+  TestClient client(path_);
+  or_operation operation = client.Operation();
+  for (const auto& [asked, granted] :
+       {std::pair<int64_t, int64_t>{1, 1000}, {1000, 1000}, {1001, 2000}}) {
+    operation.soft_limit_ns = asked;
+    or_op op = 0;
+    ASSERT_EQ(or_submit(client.session, client.group, &operation, &op), OR_OK);
+    or_report report = EmptyReport();
+    EXPECT_EQ(or_wait(client.session, op, kAmple, &report), OR_OK);
+    EXPECT_EQ(report.deadline_ns, granted);
+  }
 }
 
 TEST_F(ApiTest, ValuesOutsideTheirRangesAreRefusedByName) {

@@ -46,6 +46,8 @@ int64_t Now() {
 }
 
 constexpr int64_t kLaterNs = 200'000'000;
+// Of an operation that has no soft limit of its own.
+constexpr int64_t kGroupLimitNs = 100'000'000;
 
 uint64_t ElementBytes(uint8_t dtype) {
   static constexpr uint64_t kBytes[] = {0, 4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8};
@@ -310,7 +312,10 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   completion.contributions = 2ull * submission.count;
   completion.min_contributors = 2;
   completion.submitted_ns = completion.quorum_ns = Now();
-  completion.deadline_ns = completion.submitted_ns + 100'000'000;
+  completion.deadline_ns =
+      completion.submitted_ns + (submission.soft_limit_us != 0
+                                     ? int64_t{submission.soft_limit_us} * 1000
+                                     : kGroupLimitNs);
   const uint64_t bucket = submission.bucket;
   if (bucket == kFakeHold) return;
   if (bucket == kFakeLater) {

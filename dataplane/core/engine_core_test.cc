@@ -510,7 +510,9 @@ TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   ASSERT_NE(net.report(0, OpSeq(0)), nullptr);
   ASSERT_EQ(net.report(1, OpSeq(0)), nullptr);
   net.core(0).Leave(net.group(0), wire::LeaveReason::kLeft, net.now());
-  net.Run(Duration::Millis(200));
+  net.Run(Duration::Millis(40));
+  EXPECT_NE(net.events(0).back().kind, EventKind::kGroupReleased);
+  net.Run(Duration::Millis(160));
   ASSERT_NE(net.report(1, OpSeq(0)), nullptr);
   EXPECT_EQ(net.report(1, OpSeq(0))->status, OpStatus::kComplete);
   EXPECT_EQ(net.events(0).back().kind, EventKind::kGroupReleased);

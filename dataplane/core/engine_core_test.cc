@@ -493,6 +493,40 @@ TEST(MembershipTest, ADeadRankEndsExactOpsAtOnce) {
   }
 }
 
+// Rank 2 opens an op and dies; rank 1 hears of it before it submits, and so
+// never will. Rank 0, which has, must not wait for its hard limit.
+TEST(MembershipTest, NobodyWaitsForARankThatMaySubmitNoMore) {
+  for (const Mode mode : {Mode::kBounded, Mode::kExact}) {
+    for (const bool leaves : {false, true}) {
+      GroupConfig settings = FastSettings();
+      settings.dead_after = Duration::Millis(400);
+      settings.hard_limit = Duration::Seconds(60);
+      TestNet net(3, settings);
+      FormOrDie(&net, 3);
+      Buffers buffers(3, 400);
+      net.Submit(0, AllReduce(400, mode), buffers.View(0));
+      net.Submit(2, AllReduce(400, mode), buffers.View(2));
+      net.Run(Duration::Millis(20));
+      if (leaves) {
+        net.core(2).Leave(net.group(2), wire::LeaveReason::kLeft, net.now());
+      } else {
+        net.set_filter([](const wire::Header&, Rank from, Rank) {
+          return from != Rank(2);
+        });
+        net.Run(Duration::Millis(500));
+      }
+      net.Run(settings.result_bound + Duration::Millis(20));
+      EXPECT_EQ(net.Submit(1, AllReduce(400, mode), buffers.View(1)),
+                SubmitResult::kPeerLost);
+      const OpReport* report = net.report(0, OpSeq(0));
+      ASSERT_NE(report, nullptr);
+      EXPECT_EQ(report->status, OpStatus::kPeerLost);
+      EXPECT_TRUE(report->missing.Contains(Rank(2)));
+      EXPECT_FALSE(report->missing.Contains(Rank(1)));
+    }
+  }
+}
+
 TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   TestNet net(2, FastSettings());
   FormOrDie(&net, 2);

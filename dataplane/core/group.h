@@ -168,7 +168,11 @@ class Group {
   void AdvanceLeaving(Timestamp now);
   void NoteLost(Rank rank);
   void FailOpsWithout(Rank rank, Timestamp now);
-  void FailIfNeeded(Op* op, Rank rank, Timestamp now);
+  void FailIfNeeded(Op* op, Timestamp now);
+  void AbandonIfNeeded(Op* op, Timestamp now);
+  // Ends the wait of an op that cannot go on without a rank that is lost.
+  void EndAsPeerLost(Op* op, Timestamp now);
+  void EndAtHardLimit(Op* op, Timestamp now);
   void Heard(Rank rank, Timestamp now);
 
   // group_submit.cc

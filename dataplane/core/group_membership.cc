@@ -180,16 +180,22 @@ void Group::NoteLost(Rank rank) {
 void Group::FailOpsWithout(Rank rank, Timestamp now) {
   for (OpSeq seq = floor_; seq.IsBefore(high_); seq = seq.Next()) {
     Op* op = FindOp(seq);
-    if (op == nullptr || op->is_closed() || IsExpected(rank, seq)) continue;
-    Count(*op, OpEvent::kPeerLost);
-    if (op->state == OpState::kActive) FailIfNeeded(op, rank, now);
+    if (op == nullptr || op->is_closed()) continue;
+    if (!IsExpected(rank, seq)) {
+      Count(*op, OpEvent::kPeerLost);
+      if (op->state == OpState::kActive) FailIfNeeded(op, now);
+    }
+    op = FindOp(seq);
+    if (op != nullptr && op->state == OpState::kActive) {
+      AbandonIfNeeded(op, now);
+    }
   }
   AdvanceWindow(now);
 }
 
 // An exact op cannot end without the rank; a bounded one only if its quorum
 // cannot come together any more.
-void Group::FailIfNeeded(Op* op, Rank rank, Timestamp now) {
+void Group::FailIfNeeded(Op* op, Timestamp now) {
   if (!op->is_exact()) {
     if (op->report.quorum != Timestamp::Never()) return;
     size_t possible = 0;
@@ -200,9 +206,35 @@ void Group::FailIfNeeded(Op* op, Rank rank, Timestamp now) {
     }
     if (possible >= QuorumSize()) return;
   }
-  op->report.missing.Add(rank);
-  Report(op, OpStatus::kPeerLost, EndCause::kError, now);
+  EndAsPeerLost(op, now);
   CloseOp(op, now);
+}
+
+// The group takes no more ops at any rank that knows of the loss. One that is
+// under way there is on its way here: it gets the time of one op for that.
+void Group::AbandonIfNeeded(Op* op, Timestamp now) {
+  const bool enough = op->is_exact() ? op->opened_count >= world()
+                                     : op->report.quorum != Timestamp::Never();
+  if (enough || op->abandoned) return;
+  op->abandoned = true;
+  op->hard_limit = std::min(op->hard_limit, now + config_.result_bound);
+  Rearm(op);
+}
+
+void Group::EndAsPeerLost(Op* op, Timestamp now) {
+  for (size_t i = 0; i < world(); ++i) {
+    if (peers_[i].dead || peers_[i].left) op->report.missing.Add(RankAt(i));
+  }
+  Report(op, OpStatus::kPeerLost, EndCause::kError, now);
+}
+
+void Group::EndAtHardLimit(Op* op, Timestamp now) {
+  Count(*op, OpEvent::kHardLimit);
+  if (op->abandoned) {
+    EndAsPeerLost(op, now);
+  } else {
+    Report(op, OpStatus::kHardLimit, EndCause::kError, now);
+  }
 }
 
 void Group::Leave(wire::LeaveReason reason, Timestamp now) {

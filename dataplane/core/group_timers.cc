@@ -169,8 +169,7 @@ void Group::AskAnyOpen(Op* op, Timestamp now) {
 void Group::AdvanceExact(Op* op, Timestamp now) {
   if (op->state != OpState::kActive) return;
   if (now >= op->hard_limit) {
-    Count(*op, OpEvent::kHardLimit);
-    Report(op, OpStatus::kHardLimit, EndCause::kError, now);
+    EndAtHardLimit(op, now);
     CloseOp(op, now);
   } else if (now >= op->repair_at) {
     AdvanceRepair(op, now);
@@ -201,8 +200,7 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
     Count(*op, OpEvent::kLimit);
     End(op, EndCause::kDeadline, now);
   } else if (now >= op->hard_limit) {  // rule 14: ends the wait only
-    Count(*op, OpEvent::kHardLimit);
-    Report(op, OpStatus::kHardLimit, EndCause::kError, now);
+    EndAtHardLimit(op, now);
   }
 }
 

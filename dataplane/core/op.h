@@ -81,6 +81,9 @@ struct Op {
   Timestamp close_bound = Timestamp::Never();
   Timestamp limit = Timestamp::Never();  // T2 or the caller's, if earlier
   Timestamp hard_limit = Timestamp::Never();
+  // A rank was lost before enough had opened the op. Who has heard of that
+  // opens no more ops, so that it may wait in vain: its hard limit is near.
+  bool abandoned = false;
   Timestamp last_data;  // arrival of the newest
   Timestamp last_result;
   Timestamp last_progress;  // exact mode

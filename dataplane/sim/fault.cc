@@ -46,6 +46,8 @@ std::string_view Name(FaultKind kind) {
       return "partition";
     case FaultKind::kForged:
       return "forged";
+    case FaultKind::kInvented:
+      return "invented";
     case FaultKind::kBackground:
       return "background";
     case FaultKind::kQueue:

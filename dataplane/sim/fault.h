@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,7 +31,8 @@ enum class FaultKind : uint8_t {
   kOldEpoch,    // comes again, from an earlier formation
   kStale,       // comes again, much later
   kPartition,   // one direction between two hosts is cut
-  kForged,      // made up by somebody who knows the format
+  kForged,      // a lie, made up by somebody who knows the format
+  kInvented,    // true and well made, but nobody sent it
   kBackground,  // traffic of others takes the queue (counted in bursts)
   kQueue,       // no room in the switch
   kRing,        // no room in the receiving NIC
@@ -42,7 +44,7 @@ enum class FaultKind : uint8_t {
   kDaemonDeath,
   kScripted,  // named one by one
 };
-inline constexpr size_t kNumFaultKinds = 21;
+inline constexpr size_t kNumFaultKinds = 22;
 
 std::string_view Name(FaultKind kind);
 
@@ -84,10 +86,11 @@ struct Treatment {
   uint32_t copies = 0;     // beyond the first
   bool stale = false;      // one more copy, much later
   bool old_epoch = false;  // one more, with the tag of an earlier formation
-  Forgery forgery = Forgery::kNone;  // one more, changed in this way
-  Duration delay{};                  // of the datagram
-  Duration copy_delay{};             // of the copies, beyond that
-  Duration replay_delay{};           // of stale, old_epoch and forgery
+  Forgery forgery = Forgery::kNone;         // one more, changed in this way
+  std::optional<PacketPool::Ref> invented;  // another one, to be sent too
+  Duration delay{};                         // of the datagram
+  Duration copy_delay{};                    // of the copies, beyond that
+  Duration replay_delay{};                  // of those that come from nobody
 };
 
 // Between `begin` and `end` of the simulation's time.

@@ -73,6 +73,7 @@ OpRun& GroupRun::Op(size_t op) {
   if (run) return *run;
   run.emplace();
   const OpSpec& spec = spec_.ops[op];
+  run->mode = spec.descriptor.mode;
   for (size_t i = 0; i < world(); ++i) {
     const core::Rank rank(static_cast<uint16_t>(i));
     const core::OpDescriptor& descriptor = DescriptorOf(op, rank);

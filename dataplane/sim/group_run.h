@@ -29,6 +29,7 @@ struct OpRun {
   core::OpSeq seq{};
   // All ranks submit the same thing.
   bool agreed = true;
+  core::Mode mode{};
   // Of the descriptor that all agree on.
   Inputs inputs;
   Ledger ledger;

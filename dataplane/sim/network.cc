@@ -47,6 +47,9 @@ void Network::Send(PacketPool::Ref ref) {
     if (treatment.drop) break;
     fault->Strike(packet, loop_->now(), rng_, &treatment, counts_);
   }
+  if (treatment.invented) {
+    Launch(*treatment.invented, at + treatment.replay_delay);
+  }
   if (treatment.drop) {
     trace_->Lost(loop_->now(), packet, Name(treatment.dropped_by).data());
     pool_->Free(ref);

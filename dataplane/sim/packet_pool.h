@@ -21,7 +21,8 @@ enum class Origin : uint8_t {
   kDuplicate,  // a copy that the network made
   kCorrupt,    // bits flipped on the way
   kReplay,     // an old one that comes again
-  kForged,     // made up
+  kForged,     // a lie
+  kInvented,   // true, but not sent by the core it names
 };
 
 struct Packet {

@@ -113,6 +113,9 @@ class Draw {
     group.ending = rng_.Chance(0.5) ? Ending::kDrain : Ending::kLeave;
     const uint64_t ops = 3 + rng_.Below(world > 16 ? 2 : 6);
     for (uint64_t i = 0; i < ops; ++i) group.ops.push_back(DrawOp(world));
+    if (world <= 3 && rng_.Chance(0.3)) {
+      MakeLong(world, &group.ops[rng_.Below(ops)]);
+    }
     DrawSubmits(&group);
     return group;
   }
@@ -124,7 +127,10 @@ class Draw {
     static constexpr std::array<uint32_t, 3> kPayloads = {496, 1424, 1424};
     config.payload_bytes = Pick(kPayloads, &rng_);
     config.window = static_cast<uint32_t>(rng_.Between(3, 16));
-    config.memory_budget = size_t{512 * 1024} << rng_.Below(4);
+    // Scarce for some: ops are refused, wait for room, push others out.
+    config.memory_budget = rng_.Chance(0.2)
+                               ? rng_.LogUniform(48 << 10, 512 << 10)
+                               : size_t{1 << 20} << rng_.Below(3);
     config.fill =
         rng_.Chance(0.15) ? core::FillPolicy::kOwn : core::FillPolicy::kZero;
     // Clocks run slower where more packets have to pass.
@@ -215,6 +221,17 @@ class Draw {
     return count;
   }
 
+  // More chunks than an exact op's senders may run ahead.
+  void MakeLong(size_t world, OpSpec* spec) {
+    core::OpDescriptor& op = spec->descriptor;
+    op = {};
+    op.mode = Mode::kExact;
+    op.dtype = Dtype::kUint8;
+    if (rng_.Chance(0.5)) op.collective = Collective::kReduceScatter;
+    op.count = world * 496 * static_cast<uint64_t>(rng_.Between(257, 300));
+    spec->inputs = InputKind::kBits;
+  }
+
   // The first three ops go out together; then the pace differs.
   void DrawSubmits(GroupSpec* group) {
     const size_t world = group->hosts.size();
@@ -277,6 +294,7 @@ class Draw {
     if (Strikes()) random.old_epoch = Share(0.005, 0.1);
     if (Strikes()) random.stale = Share(0.005, 0.1);
     if (Strikes()) random.forged = Share(0.01, 0.1);
+    if (Strikes()) random.invented = Share(0.01, 0.1);
     random.reorder_longest =
         Between(Duration::Micros(50), config.result_bound, &rng_);
     random.replay_longest =
@@ -330,8 +348,10 @@ class Draw {
     GroupSpec& group = scenario_.groups[rng_.Below(scenario_.groups.size())];
     const size_t rank = rng_.Below(group.hosts.size());
     const size_t first = rng_.Below(group.ops.size());
-    const Duration late =
-        Between(Duration::Millis(1), config.result_bound * 3, &rng_);
+    // Some come when the others have given up.
+    const Duration longest =
+        rng_.Chance(0.2) ? config.hard_limit * 2 : config.result_bound * 3;
+    const Duration late = Between(Duration::Millis(1), longest, &rng_);
     for (size_t op = first; op < group.ops.size(); ++op) {
       Duration& at = group.ops[op].submit_after[rank];
       at = at + late;

@@ -23,7 +23,8 @@ namespace optireduce::sim {
 //   faults           a tenth of the seeds has none; in the others each kind is
 //                    there with probability 0.4, on its own: independent loss,
 //                    bursts, cut tails, duplicates, reordering, corruption, old
-//                    epochs, stale copies, forgeries, a one-way partition,
+//                    epochs, stale copies, forgeries, true packets that
+//                    nobody sent, a one-way partition,
 //                    poller stalls, host stalls, trainer stalls, a death (of a
 //                    trainer or a daemon), background traffic, short queues
 Scenario RandomScenario(uint64_t seed);

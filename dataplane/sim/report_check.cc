@@ -135,9 +135,10 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
       return run.agreed ? "" : "ranks disagree, and nobody noticed";
     case OpStatus::kHardLimit: {
       if (context.reported_at < hard_at) return "hard limit, too early";
+      // Who came first may have given up before the last one came.
       const bool all_in_time =
           run.submits.size() == group.world() &&
-          run.submits.back() < context.submitted_at + hard / 2;
+          run.submits.back() < run.submits.front() + hard / 2;
       return all_in_time && !group.may_be_cut() && run.agreed
                  ? "all ranks were there, and it ran into its hard limit"
                  : "";

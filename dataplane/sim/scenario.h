@@ -133,6 +133,7 @@ struct RandomFaults {
   double old_epoch = 0;
   double stale = 0;
   double forged = 0;
+  double invented = 0;
   Duration replay_longest = Duration::Millis(20);
 };
 

@@ -417,6 +417,7 @@ class Reader {
     object->Number("old_epoch", 0, 1, &random.old_epoch);
     object->Number("stale", 0, 1, &random.stale);
     object->Number("forged", 0, 1, &random.forged);
+    object->Number("invented", 0, 1, &random.invented);
     object->Micros("replay_longest_us", &random.replay_longest);
   }
 

@@ -11,6 +11,7 @@
 #include "dataplane/sim/event_loop.h"
 #include "dataplane/sim/group_run.h"
 #include "dataplane/sim/host.h"
+#include "dataplane/sim/inventor.h"
 #include "dataplane/sim/network.h"
 #include "dataplane/sim/packet_pool.h"
 #include "dataplane/sim/script.h"
@@ -156,6 +157,11 @@ class Simulation : public Actor {
 
   void AddRandomFaults(const RandomFaults& random) {
     const Window& window = random.window;
+    // In front of those that drop: what nobody sent needs nothing to arrive.
+    if (random.invented > 0) {
+      network_.AddFault(std::make_unique<Inventor>(
+          window, random.invented, random.reorder_longest, &pool_, &world_));
+    }
     if (random.loss > 0) {
       network_.AddFault(std::make_unique<Loss>(window, random.loss));
     }

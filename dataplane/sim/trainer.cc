@@ -20,12 +20,13 @@ constexpr Duration kRetry = Duration::Micros(50);
 constexpr Duration kLook = Duration::Micros(500);
 
 // How long a rank that has all its reports may keep state once all have: some
-// rounds of questions, and until a dead rank is known to be dead.
+// rounds of questions, and until a rank that is gone is known to be: a farewell
+// can be lost.
 Duration DrainTime(const GroupRun& group) {
   const core::GroupConfig& config = group.spec().config;
   const Duration rounds = config.feedback_interval * 60 +
                           config.nack_interval * 20 + Duration::Millis(50);
-  return group.may_be_cut() ? rounds + config.dead_after * 2 : rounds;
+  return rounds + config.dead_after * (group.may_be_cut() ? 2 : 1);
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ class GroupRun {
   void OnRankLeaves(size_t next_op) {
     first_lacking_ = std::min(first_lacking_, next_op);
   }
+  bool anyone_left() const { return first_lacking_ != SIZE_MAX; }
   // Whether one did that lacks the op, so that it can come to nothing.
   bool IsLacked(const OpRun& run) const {
     return PlaceOf(run.seq.value()) >= first_lacking_;

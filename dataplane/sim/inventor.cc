@@ -52,10 +52,13 @@ bool Inventor::Nack(OpRun* run, Rng* rng, Packet* packet) {
   return true;
 }
 
-// Nobody waits for one answer in a bounded op; to an exact one it would be a
-// lie.
-bool Inventor::Gone(OpRun* run, Packet* packet) {
-  if (run->mode != core::Mode::kBounded) return false;
+// In a bounded op nobody waits for one answer; to an exact one it would be a
+// lie. It says, too, that there was a quorum.
+bool Inventor::Gone(const GroupRun& group, OpRun* run, Packet* packet) {
+  if (run->mode != core::Mode::kBounded ||
+      4 * run->submits.size() < 3 * group.world()) {
+    return false;
+  }
   Finish(HeaderOf(PacketType::kGone, *packet), packet);
   return true;
 }
@@ -103,7 +106,7 @@ void Inventor::Strike(const Packet& packet, Timestamp now, Rng* rng,
       made = Nack(run, rng, &invented);
       break;
     case 1:
-      made = Gone(run, &invented);
+      made = Gone(group, run, &invented);
       break;
     default:
       made = AheadOfTime(run, &invented);

@@ -32,7 +32,7 @@ class Inventor : public Fault {
  private:
   // Each writes a packet over a copy of a real one; false if it cannot.
   static bool Nack(OpRun* run, Rng* rng, Packet* packet);
-  static bool Gone(OpRun* run, Packet* packet);
+  static bool Gone(const GroupRun& group, OpRun* run, Packet* packet);
   static bool AheadOfTime(OpRun* run, Packet* packet);
 
   Window window_;

@@ -18,7 +18,9 @@ using gradcodec::Dtype;
 using gradcodec::ReduceOp;
 
 constexpr double kFaultless = 0.1;
-constexpr double kEachFault = 0.4;
+constexpr double kEachFault = 0.42;
+// Kinds that often find nothing to strike although they are there.
+constexpr double kRareFault = 0.55;
 
 // About how many chunk packets one op may take, so that a seed is a matter of
 // milliseconds.
@@ -45,7 +47,7 @@ class Draw {
   }
 
  private:
-  bool Strikes() { return rng_.Chance(kEachFault); }
+  bool Strikes(double chance = kEachFault) { return rng_.Chance(chance); }
   uint16_t AnyHost() {
     return static_cast<uint16_t>(rng_.Below(scenario_.hosts.size()));
   }
@@ -116,6 +118,7 @@ class Draw {
     if (world <= 3 && rng_.Chance(0.3)) {
       MakeLong(world, &group.ops[rng_.Below(ops)]);
     }
+    if (rng_.Chance(0.25)) MakeMemoryScarce(&group);
     DrawSubmits(&group);
     return group;
   }
@@ -127,10 +130,7 @@ class Draw {
     static constexpr std::array<uint32_t, 3> kPayloads = {496, 1424, 1424};
     config.payload_bytes = Pick(kPayloads, &rng_);
     config.window = static_cast<uint32_t>(rng_.Between(3, 16));
-    // Scarce for some: ops are refused, wait for room, push others out.
-    config.memory_budget = rng_.Chance(0.2)
-                               ? rng_.LogUniform(48 << 10, 512 << 10)
-                               : size_t{1 << 20} << rng_.Below(3);
+    config.memory_budget = size_t{1 << 20} << rng_.Below(3);
     config.fill =
         rng_.Chance(0.15) ? core::FillPolicy::kOwn : core::FillPolicy::kZero;
     // Clocks run slower where more packets have to pass.
@@ -221,6 +221,19 @@ class Draw {
     return count;
   }
 
+  // Ops wait for room, push others out, or are refused.
+  void MakeMemoryScarce(GroupSpec* group) {
+    const size_t world = group->hosts.size();
+    uint64_t largest = 0;
+    for (const OpSpec& spec : group->ops) {
+      const core::OpDescriptor& op = spec.descriptor;
+      const uint64_t bytes = op.count * gradcodec::SizeOf(op.dtype);
+      largest = std::max(largest, bytes + bytes / world * 2);
+    }
+    group->config.memory_budget =
+        rng_.LogUniform(largest + 16 * 1024, largest * 3 + 64 * 1024);
+  }
+
   // More chunks than an exact op's senders may run ahead.
   void MakeLong(size_t world, OpSpec* spec) {
     core::OpDescriptor& op = spec->descriptor;
@@ -265,13 +278,15 @@ class Draw {
     // Past the ops' usual life, so that repairs suffer too.
     faults_end_ = Timestamp() + config.result_bound * 3;
     DrawPacketFaults(config);
-    if (Strikes()) DrawPartition(config);
+    if (Strikes(kRareFault) && scenario_.hosts.size() > 1) {
+      DrawPartition(config);
+    }
     if (Strikes()) DrawStalls(false, Duration::Millis(6));
     if (Strikes()) DrawStalls(true, Duration::Millis(20));
     if (Strikes()) DrawTrainerStall(config);
-    if (Strikes()) DrawDeath(config);
+    if (Strikes()) DrawDeath();
     if (Strikes()) DrawBackground();
-    if (Strikes()) DrawShortQueues();
+    if (Strikes(kRareFault)) DrawShortQueues();
   }
 
   void DrawPacketFaults(const core::GroupConfig& config) {
@@ -282,8 +297,8 @@ class Draw {
       random.burst_start = Share(0.001, 0.02);
       random.burst_end = Share(0.05, 0.5);
     }
-    if (Strikes()) {
-      random.tail_permille = static_cast<uint32_t>(rng_.LogUniform(10, 500));
+    if (Strikes(kRareFault)) {
+      random.tail_permille = static_cast<uint32_t>(rng_.LogUniform(50, 500));
     }
     if (Strikes()) random.duplicate = Share(0.01, 0.3);
     if (Strikes()) random.reorder = Share(0.01, 0.3);
@@ -294,7 +309,7 @@ class Draw {
     if (Strikes()) random.old_epoch = Share(0.005, 0.1);
     if (Strikes()) random.stale = Share(0.005, 0.1);
     if (Strikes()) random.forged = Share(0.01, 0.1);
-    if (Strikes()) random.invented = Share(0.01, 0.1);
+    if (Strikes(kRareFault)) random.invented = Share(0.01, 0.1);
     random.reorder_longest =
         Between(Duration::Micros(50), config.result_bound, &rng_);
     random.replay_longest =
@@ -309,10 +324,17 @@ class Draw {
     return static_cast<double>(drawn) / 1000;
   }
 
+  // Rather early than late: most ops live for a few milliseconds.
+  Duration DrawMoment() {
+    constexpr uint64_t kFirst = 300'000;
+    const auto last =
+        static_cast<uint64_t>((faults_end_ - Timestamp()).nanos());
+    return Duration::Nanos(static_cast<int64_t>(rng_.LogUniform(kFirst, last)));
+  }
+
   Window DrawWindow(Duration shortest, Duration longest) {
     Window window;
-    window.begin = Timestamp() + Between(Duration::Micros(300),
-                                         faults_end_ - Timestamp(), &rng_);
+    window.begin = Timestamp() + DrawMoment();
     window.end = window.begin + Between(shortest, longest, &rng_);
     return window;
   }
@@ -324,7 +346,9 @@ class Draw {
         DrawWindow(Duration::Millis(1),
                    lasts ? config.dead_after * 2 : config.result_bound);
     partition.from_host = AnyHost();
-    partition.to_host = AnyHost();
+    do {
+      partition.to_host = AnyHost();
+    } while (partition.to_host == partition.from_host);
     scenario_.partitions.push_back(partition);
     if (rng_.Chance(0.3)) {
       std::swap(partition.from_host, partition.to_host);
@@ -359,12 +383,11 @@ class Draw {
     scenario_.trainer_stalls = 1;
   }
 
-  void DrawDeath(const core::GroupConfig& config) {
+  void DrawDeath() {
     Death death;
     death.group = 0;
     death.rank = core::Rank(static_cast<uint16_t>(rng_.Below(world_)));
-    death.after =
-        Between(Duration::Micros(100), config.result_bound * 3, &rng_);
+    death.after = DrawMoment();
     death.daemon = rng_.Chance(0.5);
     scenario_.deaths.push_back(death);
   }
@@ -383,9 +406,12 @@ class Draw {
 
   // Incast overflows the switch, or a slow poller's ring.
   void DrawShortQueues() {
+    // One small packet from everybody fits, or nothing would ever work.
+    const auto ring = static_cast<uint32_t>(2 * world_);
     for (HostSpec& host : scenario_.hosts) {
-      host.link.switch_queue_bytes = 16 * 1024 << rng_.Below(4);
-      host.receive_ring = 64u << rng_.Below(4);
+      host.link.switch_queue_bytes =
+          std::max<uint64_t>(4 * 1024 << rng_.Below(4), 256 * world_);
+      host.receive_ring = std::max<uint32_t>(16u << rng_.Below(5), ring);
     }
     scenario_.short_queues = true;
   }

@@ -22,10 +22,12 @@ size_t Quorum(const core::GroupConfig& config, size_t world) {
   return (world * config.quorum_permille + 999) / 1000;
 }
 
-// A quorum that a report claims was really there at that time.
+// A quorum that a report claims was really there at that time. Where ranks are
+// gone that lack the op, an owner that has all others' contributions is content
+// with less.
 std::string CheckQuorum(const ReportContext& context, const OpReport& report,
                         const GroupRun& group, const OpRun& run) {
-  if (report.quorum == Timestamp::Never()) return "";
+  if (report.quorum == Timestamp::Never() || group.IsLacked(run)) return "";
   const Timestamp at = context.clock.ToSimulation(report.quorum);
   const auto opened = static_cast<size_t>(
       std::upper_bound(run.submits.begin(), run.submits.end(), at) -

@@ -192,7 +192,9 @@ bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
       break;
     case EventKind::kGroupFailed:
       outcome_.failed = true;
-      if (!group_->may_be_cut()) Complain("group not formed", now);
+      if (!group_->may_be_cut() && !group_->anyone_left()) {
+        Complain("group not formed", now);
+      }
       stopped_ = true;
       if (phase_ == Phase::kForming) phase_ = Phase::kRunning;
       MaybeFinish(now);

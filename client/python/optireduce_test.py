@@ -202,6 +202,13 @@ class LifeTest(FakeTest):
         with self.assertRaisesRegex(optireduce.OutOfMemoryError, "segment_bytes"):
             self.group.allocate(1 << 20)
 
+    def test_memory_in_reference_cycles_is_found(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(10):
+            cycle = [self.group.allocate(100_000)]
+            cycle.append(cycle)
+
     def test_arrays_in_flight_are_kept(self):
         self.group.all_reduce(self.group.allocate(100_000), bucket=HOLD)
         gc.collect()

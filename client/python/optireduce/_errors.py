@@ -4,6 +4,7 @@ OK = 0
 PARTIAL = 1
 PENDING = 2
 ERR_TIMEOUT = -6
+ERR_NO_MEMORY = -12
 
 
 class Error(RuntimeError):
@@ -103,7 +104,7 @@ _BY_STATUS = {
     -9: MismatchError,
     -10: ExpiredError,
     -11: CancelledError,
-    -12: OutOfMemoryError,
+    ERR_NO_MEMORY: OutOfMemoryError,
     -13: BusyError,
     -14: NotInheritedError,
     -15: UnsupportedError,

@@ -1,12 +1,13 @@
 """NumPy arrays that live in a session's shared segment."""
 
 import ctypes
+import gc
 import math
 import weakref
 
 import numpy
 
-from optireduce._errors import InvalidArgumentError
+from optireduce._errors import ERR_NO_MEMORY, InvalidArgumentError
 from optireduce._library import check, library
 
 # Numbers of optireduce.h.
@@ -74,7 +75,14 @@ def allocate(handle, shape, dtype):
     # NumPy has no bfloat16: the bits are there, as integers.
     stored = numpy.dtype(numpy.uint16 if name == "bfloat16" else name)
     address = ctypes.c_void_p()
-    check(library().or_allocate(handle.pointer, math.prod(shape) * stored.itemsize, ctypes.byref(address)))
+    bytes_needed = math.prod(shape) * stored.itemsize
+    status = library().or_allocate(handle.pointer, bytes_needed, ctypes.byref(address))
+    if status == ERR_NO_MEMORY:
+        # Arrays that nobody can reach may wait in reference cycles, which an
+        # exception's traceback makes easily.
+        gc.collect()
+        status = library().or_allocate(handle.pointer, bytes_needed, ctypes.byref(address))
+    check(status)
     interface = {"version": 3, "data": (address.value, False), "shape": shape, "typestr": stored.str}
     return numpy.asarray(_Memory(handle, address.value, name, interface))
 

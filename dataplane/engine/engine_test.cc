@@ -200,23 +200,26 @@ TEST(EngineTest, RefusalsAreAnswered) {
 // ---- time -------------------------------------------------------------------
 
 TEST(EngineTest, StalledPollerLosesNothingThatArrivedInTime) {
-  Lab lab(2, 1, Settings());
+  core::GroupConfig settings = Settings();
+  settings.quorum_permille =
+      500;  // one of two: clocks start at host 1's submit
+  Lab lab(2, 1, settings);
   lab.Form();
   Buffers buffers(2, 1000);
-  SubmitAll(lab, Sum(1000, core::Mode::kBounded), buffers, 1);
-  lab.Run(Duration());  // both have opened the op and sent their parts
-  Buffers next(2, 1000);
-  SubmitAll(lab, Sum(1000, core::Mode::kBounded), next, 2);
+  const core::OpDescriptor op = Sum(1000, core::Mode::kBounded);
+  lab.Submit(1, op, buffers.View(1), 1);
+  lab.Run(Duration());
   lab.host(1).stalled = true;
+  lab.Submit(0, op, buffers.View(0), 1);
   lab.Run(Duration::Millis(3));
   // Far beyond the bounds of the op: host 1 has polled nothing meanwhile.
   lab.clock().AdvanceTo(lab.clock().Now() + Duration::Millis(100));
   lab.host(1).stalled = false;
   lab.Run(Duration::Millis(20));
-  const Completion* done = lab.CompletionOf(1, 2);
+  const Completion* done = lab.CompletionOf(1, 1);
   ASSERT_NE(done, nullptr);
   EXPECT_EQ(done->report.status, core::OpStatus::kComplete);
-  ExpectAll(next.values[1], 3);
+  ExpectAll(buffers.values[1], 3);
 }
 
 TEST(EngineTest, LatenessTellsTheStallFromTheDecision) {
@@ -416,6 +419,19 @@ TEST(EngineTest, FailedGroupIsRemovedAtOnce) {
   lab.Run(Duration());
   EXPECT_NE(FindNotice<GroupRemoved>(lab.host(0)), nullptr);
   EXPECT_TRUE(rank.client->groups().empty());
+}
+
+TEST(EngineTest, OpsOfARemovedGroupEnd) {
+  Lab lab(2, 1, Settings());
+  lab.Form();
+  Buffers buffers(2, 100);
+  lab.Submit(0, Sum(100, core::Mode::kExact), buffers.View(0), 1);
+  lab.Run(Duration::Millis(1));
+  ASSERT_TRUE(lab.host(0).engine.Post(RemoveGroup{lab.rank(0).group}));
+  lab.Run(Duration());
+  const Completion* done = lab.CompletionOf(0, 1);
+  ASSERT_NE(done, nullptr);
+  EXPECT_EQ(done->report.status, core::OpStatus::kCancelled);
 }
 
 TEST(EngineTest, BrokenClientIsNamedOnceAndHarmsNobody) {

@@ -177,6 +177,15 @@ TEST_F(PacketChecksTest, ADeadRankIsNotHeardAgain) {
   EXPECT_EQ(Feedback(1, 0, 0), Verdict::kRemovedSource);
 }
 
+TEST_F(PacketChecksTest, ADeadRankEndsExactOpsThatItHadOpened) {
+  Start(Mode::kExact);
+  net_.Run(Settings().dead_after + Duration::Millis(100));
+  const OpReport* report = net_.report(0, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kPeerLost);
+  EXPECT_TRUE(report->missing.Contains(Rank(1)));
+}
+
 // Who was not scheduled has heard nobody: that is not the others' silence.
 TEST_F(PacketChecksTest, AnOwnPauseIsNobodysDeath) {
   core().Advance(net_.now() + Settings().dead_after * 2);

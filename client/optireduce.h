@@ -168,7 +168,8 @@ typedef struct or_group_settings {
   int64_t soft_limit_ns;
   /* The same for the first half of an all-reduce; at most soft_limit_ns. */
   int64_t stage1_limit_ns;
-  /* Silence that ends an operation early once the ends of all streams came. */
+  /* Silence that ends an operation early once the ends of all streams came.
+   * By default a tenth of soft_limit_ns. */
   int64_t early_wait_ns;
   /* From the submit: the operation fails, with the ranks that are missing. */
   int64_t hard_limit_ns;

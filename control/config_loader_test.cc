@@ -261,6 +261,7 @@ TEST(ConfigLoaderTest, EveryKeyCanBeSetFromEverywhere) {
       {"allowed_uid", "1000,1001"},
       {"allowed_gid", "1000"},
       {"group_stage1_bound_us", "50000"},
+      {"group_early_wait_us", "5000"},
       {"group_fill", "own"},
   };
   const auto defaults = Load(kGood);

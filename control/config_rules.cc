@@ -173,4 +173,6 @@ Duration DefaultStage1Bound(Duration result_bound) {
   return result_bound / 10 * 6;
 }
 
+Duration DefaultEarlyWait(Duration result_bound) { return result_bound / 10; }
+
 }  // namespace optireduce::control

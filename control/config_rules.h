@@ -36,8 +36,9 @@ absl::StatusOr<std::pair<nic::Ipv4Address, nic::MacAddress>> ParseNeighbour(
 // The CPU that the engine gets; nothing for "shared".
 absl::StatusOr<std::optional<int>> ParseEngineCore(const std::string& text);
 
-// The stage-1 bound that a configured 0 stands for.
+// What a configured 0 stands for.
 Duration DefaultStage1Bound(Duration result_bound);
+Duration DefaultEarlyWait(Duration result_bound);
 
 }  // namespace optireduce::control
 

@@ -483,6 +483,7 @@ TEST_F(DispatcherTest, AGroupFromPreparationToItsEnd) {
   const GroupSettings& settings = prepared.prepare_group().settings();
   EXPECT_EQ(settings.result_bound_us(), 20'000u);
   EXPECT_EQ(settings.stage1_bound_us(), 12'000u);
+  EXPECT_EQ(settings.early_wait_us(), 2'000u);
   EXPECT_EQ(settings.quorum_permille(), 750u);
   EXPECT_EQ(settings.mtu(), 1500u);
   Member own;

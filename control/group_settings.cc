@@ -99,7 +99,11 @@ absl::StatusOr<GroupSettings> ResolveSettings(
           ? Micros(merged.group_stage1_bound_us())
           : DefaultStage1Bound(Micros(merged.group_result_bound_us()));
   s.set_stage1_bound_us(static_cast<uint64_t>(stage1.nanos() / 1000));
-  s.set_early_wait_us(merged.group_early_wait_us());
+  const Duration early_wait =
+      merged.group_early_wait_us() != 0
+          ? Micros(merged.group_early_wait_us())
+          : DefaultEarlyWait(Micros(merged.group_result_bound_us()));
+  s.set_early_wait_us(static_cast<uint64_t>(early_wait.nanos() / 1000));
   s.set_hard_limit_us(merged.group_hard_limit_us());
   s.set_window(merged.group_window());
   s.set_quorum_permille(merged.group_quorum_permille());

@@ -238,7 +238,7 @@ class DeathTest(unittest.TestCase):
                 lab.restart_daemon(0)
                 self.assertEqual(lab.optiperf("--mode=exact", "--counts=1000", "-n", "3", "--check")[0]["wrong"], 0)
             files = sorted(path.name for path in lab.folder.iterdir() if path.name.startswith("s0"))
-            self.assertEqual(files, ["s0", "s0.dpdk", "s0.lock"])
+            self.assertEqual(files, ["s0", "s0.lock"])
         self.assertEqual(leftovers(), before)
 
     def test_sigterm_lets_ops_end_and_tells_everybody(self):

@@ -19,7 +19,9 @@ namespace {
 constexpr size_t kMailbox = 1024;
 // Budgets of one poll.
 constexpr int kCommandBudget = 64;
-constexpr int kReceiveBursts = 16;
+// Before a stage closes what arrived in time is drained, but only as much as
+// takes well under a millisecond: closing must not be late itself.
+constexpr int kReceiveBursts = 4;
 constexpr int kTransmitBursts = 16;
 constexpr size_t kPullBudget = 32;  // for each session
 

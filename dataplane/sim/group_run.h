@@ -33,6 +33,8 @@ struct OpRun {
   // Of the descriptor that all agree on.
   Inputs inputs;
   Ledger ledger;
+  // Some rank's op ended in an error: what it owes the others may never come.
+  bool failed_somewhere = false;
   // Simulation time, in the order in which ranks submitted.
   std::vector<Timestamp> submits;
   // Lazily, from `inputs`: the result of an all-reduce without any loss, or

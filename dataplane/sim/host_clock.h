@@ -33,16 +33,6 @@ class HostClock {
     }
     return due;
   }
-  // How long the engine stands still between two moments.
-  Duration Stalled(Timestamp from, Timestamp to) const {
-    Duration sum;
-    for (const Window& stall : stalls_) {
-      const Timestamp begin = std::max(stall.begin, from);
-      const Timestamp end = std::min(stall.end, to);
-      if (begin < end) sum = sum + (end - begin);
-    }
-    return sum;
-  }
 
  private:
   Duration start_;

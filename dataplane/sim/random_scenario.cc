@@ -40,6 +40,7 @@ class Draw {
   explicit Draw(uint64_t seed) : rng_(seed) { scenario_.seed = seed; }
 
   Scenario Run() {
+    scenario_.give_up = Duration::Seconds(60);
     DrawHosts();
     DrawGroups();
     if (!rng_.Chance(kFaultless)) DrawFaults();
@@ -148,7 +149,7 @@ class Draw {
     config.suspect_after = config.heartbeat * 4;
     config.dead_after = config.heartbeat * 20;
     config.hard_limit = Duration::Millis(600) * crowd;
-    config.formation_limit = Duration::Seconds(2) * crowd;
+    config.formation_limit = Duration::Seconds(1) * crowd;
   }
 
   uint32_t DrawFirstOp() {

@@ -147,7 +147,7 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
     }
     case OpStatus::kPeerLost:
       if (report.missing.Count() == 0) return "peer lost, but names none";
-      return group.may_be_cut() || group.IsLacked(run)
+      return group.may_be_cut() || group.IsLacked(run) || run.failed_somewhere
                  ? ""
                  : "peer lost, but all are there";
     case OpStatus::kMismatch:

@@ -34,7 +34,10 @@ class Reader {
     root_.Unsigned("seed", &scenario_.seed);
     int64_t world = 0;
     root_.Integer("world", 1, static_cast<int64_t>(wire::kMaxWorld), &world);
-    if (world == 0) root_.Fail("world", "is needed");
+    if (world == 0) {
+      root_.Fail("world", "is needed");
+      return absl::InvalidArgumentError(error_);
+    }
     group_.hosts.resize(static_cast<size_t>(world));
     ReadHosts();
     ReadGroup();

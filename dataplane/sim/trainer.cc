@@ -158,13 +158,14 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
   switch (result) {
     case SubmitResult::kAccepted:
       outcome.submitted_at = now;
+      refused_since_ = Timestamp::Never();
       ++next_op_;
       ++in_flight_;
       group_->OnSubmitted(op, rank_, seq, now);
       return true;
     case SubmitResult::kWindowFull:
     case SubmitResult::kMemoryFull:
-      retry_at_ = now + kRetry;
+      Retry(now);
       return false;
     case SubmitResult::kPeerLost:
     case SubmitResult::kLeft:
@@ -177,6 +178,20 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
       MaybeFinish(now);
       return true;
   }
+}
+
+// There is room again at the latest when the ops in front have run into their
+// hard limits.
+void Trainer::Retry(Timestamp now) {
+  refused_since_ = std::min(refused_since_, now);
+  if (now > refused_since_ + group_->spec().config.hard_limit * 2 +
+                group_->longest_stall()) {
+    Complain("has been refused for want of room for two hard limits", now);
+    stopped_ = true;
+    MaybeFinish(now);
+    return;
+  }
+  retry_at_ = now + kRetry;
 }
 
 bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
@@ -248,6 +263,7 @@ void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
     Complain(absl::StrCat("op ", report.op_seq.value(), ": ", wrong), now);
   };
   check(CheckStatus(context, report, *group_, *run));
+  if (report.cause == core::EndCause::kError) run->failed_somewhere = true;
   if (phase_ == Phase::kLeaving) return;  // cancelled: the memory is ours
   check(CheckTimes(context, report, *group_, *run));
   OpBuffers& buffers = *buffers_[op];

@@ -63,6 +63,7 @@ class Trainer {
   void Join(core::EngineCore* core, Timestamp now);
   void SubmitDue(core::EngineCore* core, Timestamp now);
   bool SubmitNext(core::EngineCore* core, Timestamp now);
+  void Retry(Timestamp now);
   void MaybeFinish(Timestamp now);
   void CheckDrained(core::EngineCore* core, Timestamp now);
   void StartLeaving(core::EngineCore* core, Timestamp now);
@@ -88,6 +89,7 @@ class Trainer {
   bool dying_ = false;
   bool released_ = false;
   Timestamp retry_at_ = Timestamp::Never();
+  Timestamp refused_since_ = Timestamp::Never();  // for want of room
   Timestamp drain_by_ = Timestamp::Never();
   Timestamp release_by_ = Timestamp::Never();
   std::vector<std::unique_ptr<OpBuffers>> buffers_;  // by op

@@ -1,0 +1,77 @@
+// Random scenarios. A failing seed prints the command that replays it; more of
+// them: `optisim run --seed S --count K`, or the large test beside this one.
+
+#include "dataplane/sim/seeds.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "dataplane/sim/outcome.h"
+#include "dataplane/sim/random_scenario.h"
+#include "dataplane/sim/simulation.h"
+#include "gtest/gtest.h"
+
+namespace optireduce::sim {
+namespace {
+
+// How many: an argument of the test in BUILD.bazel.
+uint64_t Count() {
+  const char* const count = std::getenv("OPTISIM_TEST_SEEDS");
+  return count == nullptr ? 100 : std::strtoull(count, nullptr, 10);
+}
+
+TEST(SeedsTest, NoOracleComplains) {
+  const SeedsSummary summary = RunSeeds(1, Count(), /*progress=*/false, stdout);
+  PrintSummary(summary, stdout);
+  EXPECT_TRUE(summary.failing.empty());
+  EXPECT_TRUE(summary.coverage.Impossible().empty());
+}
+
+TEST(SeedsTest, TheSameSeedRunsTheSame) {
+  for (const uint64_t seed : {11, 12, 13, 14}) {
+    const Outcome first = RunScenario(RandomScenario(seed));
+    const Outcome second = RunScenario(RandomScenario(seed));
+    EXPECT_EQ(first.trace_hash, second.trace_hash);
+    EXPECT_EQ(first.events, second.events);
+    EXPECT_NE(first.trace_hash,
+              RunScenario(RandomScenario(seed + 100)).trace_hash);
+  }
+}
+
+// The distribution that docs/TESTING.md promises.
+TEST(SeedsTest, ScenariosAreDrawnAsDocumented) {
+  constexpr uint64_t kSeeds = 2000;
+  uint64_t small = 0;
+  uint64_t loss = 0;
+  uint64_t partition = 0;
+  uint64_t death = 0;
+  uint64_t short_queues = 0;
+  uint64_t faultless = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Scenario scenario = RandomScenario(seed);
+    const GroupSpec& group = scenario.groups[0];
+    ASSERT_GE(group.hosts.size(), 2u);
+    ASSERT_LE(group.hosts.size(), 64u);
+    ASSERT_GE(group.ops.size(), 3u);
+    ASSERT_GE(group.max_in_flight, 3u);
+    ASSERT_GE(group.config.window, 3u);
+    if (group.hosts.size() < 12) ++small;
+    if (scenario.random.loss > 0) ++loss;
+    if (!scenario.partitions.empty()) ++partition;
+    if (!scenario.deaths.empty()) ++death;
+    if (scenario.short_queues) ++short_queues;
+    if (scenario.random.window.end == Timestamp::Never()) ++faultless;
+  }
+  const auto share = [](uint64_t seeds) {
+    return static_cast<double>(seeds) / kSeeds;
+  };
+  // Log-uniform in 2..64: half of the worlds are below the root of 128.
+  EXPECT_NEAR(share(small), 0.51, 0.06);
+  EXPECT_NEAR(share(faultless), 0.1, 0.03);
+  for (const uint64_t kind : {loss, partition, death, short_queues}) {
+    EXPECT_GE(share(kind), 0.3);
+  }
+}
+
+}  // namespace
+}  // namespace optireduce::sim

@@ -175,13 +175,13 @@ void Daemon::StartServing() {
   channel_->SetCallback(
       [this](const engine::Notice& notice) { dispatcher_->OnNotice(notice); });
   server_->Start(dispatcher_.get());
-  KeepWatchdog();
 
   const std::string where =
       absl::StrCat(nic::ToText(facts.info.ip), " on ", facts.port,
                    ", control socket ", config.socket());
   fprintf(stderr, "optireduced is ready: %s\n", where.c_str());
   Announce(absl::StrCat("READY=1\nSTATUS=ready: ", where));
+  KeepWatchdog();
 }
 
 void Daemon::Announce(const std::string& notification) const {

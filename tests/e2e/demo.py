@@ -36,6 +36,7 @@ STOPPED_RANK = 1
 STOP_SECONDS = 2.0
 SOFT_LIMIT_MS = 60.0
 TRAINER = [
+    "nice",  # a daemon usually has a core of its own; here it at least goes first
     "env",
     f"OPTIREDUCE_LIBRARY={ROOT}/bazel-bin/client/liboptireduce.so.0",
     f"PYTHONPATH={ROOT}/client/python",
@@ -175,6 +176,9 @@ def main():
         print(f"\nThe curves are in {args.png}.")
         if args.json:
             args.json.write_text(json.dumps(result, indent=1) + "\n")
+        broken = demo_report.broken_promises(result)
+        if broken:
+            raise DemoError("this run did not show what it should:\n  " + "\n  ".join(broken))
     except (DemoError, hosts.HostsError) as error:
         sys.exit(f"demo: {error}")
     finally:

@@ -60,6 +60,19 @@ def summary(records, stop, baselines):
     }
 
 
+def broken_promises(result):
+    """What the figures should show and do not, in words."""
+    promises = [
+        (result["accuracy"] >= result["reference_accuracy"] - 0.01 - 1e-9, "accuracy within 1 point of one machine's"),
+        (result["no_exchange_accuracy"] <= 0.5, "no rank above 50 % without exchange"),
+        (result["steps"] >= 100, "100 steps or more"),
+        (result["late_ops"] == 0, f"every operation closed within {WALL_LIMIT_MS:.0f} ms of its deadline"),
+        (0 < result["missing_fraction"] < 0.2, "something missing, but less than 20 %"),
+        (result["stopped_rank_others_p99_ms"] <= 3 * result["p99_ms"], "the usual pace while one trainer is stopped"),
+    ]
+    return [words for kept, words in promises if not kept]
+
+
 def line(record):
     """One step as a line of progress."""
     return (f"step {record['step'] + 1:4d}   loss {record['loss']:6.3f}   accuracy {100 * record['accuracy']:5.1f} %   "

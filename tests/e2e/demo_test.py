@@ -67,6 +67,14 @@ class SummaryTest(unittest.TestCase):
             r["missing_fraction"] = 0.25
         self.assertAlmostEqual(demo_report.summary(records, STOP, BASELINES)["missing_fraction"], 0.07)
 
+    def test_promises(self):
+        good = {"accuracy": 0.96, "reference_accuracy": 0.97, "no_exchange_accuracy": 0.31, "steps": 100, "p99_ms": 60.0,
+                "late_ops": 0, "missing_fraction": 0.05, "stopped_rank_others_p99_ms": 180.0}
+        self.assertEqual(demo_report.broken_promises(good), [])
+        for change in ({"accuracy": 0.95}, {"no_exchange_accuracy": 0.51}, {"steps": 99}, {"late_ops": 1},
+                       {"missing_fraction": 0.0}, {"missing_fraction": 0.2}, {"stopped_rank_others_p99_ms": 181.0}):
+            self.assertEqual(len(demo_report.broken_promises({**good, **change})), 1, change)
+
     def test_percentile(self):
         self.assertEqual(demo_report.percentile([3.0], 0.99), 3.0)
         self.assertEqual(demo_report.percentile(range(1, 101), 0.99), 99)

@@ -7,8 +7,8 @@ import json
 import pathlib
 import subprocess
 
-# Options of gcc that clang's tools do not know.
-GCC_ONLY = {"-fno-canonical-system-headers"}
+# What clang's tools do not know, or complain about.
+UNWANTED = ("-fno-canonical-system-headers", "-D__DATE__", "-D__TIMESTAMP__", "-D__TIME__")
 
 
 def bazel(*args):
@@ -21,7 +21,7 @@ def main():
     actions = json.loads(bazel("aquery", "--output=jsonproto", 'mnemonic("CppCompile", //...)')).get("actions", [])
     entries = []
     for action in actions:
-        arguments = [word for word in action["arguments"] if word not in GCC_ONLY]
+        arguments = [word for word in action["arguments"] if not word.startswith(UNWANTED)]
         source = workspace / arguments[arguments.index("-c") + 1]
         if source.exists():  # generated code is not ours to judge
             entries.append({"directory": execution_root, "file": str(source), "arguments": arguments})

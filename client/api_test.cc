@@ -111,6 +111,8 @@ TEST_F(ApiTest, ErrorsNameRanksAndSayWhatToDo) {
        "multiple of"},
       {kFakeRefusal + OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT, OR_ERR_BUSY,
        "in flight"},
+      {kFakeRefusal + OPTIREDUCE_SHM_REFUSAL_SHUTDOWN, OR_ERR_REFUSED,
+       "is stopping"},
       {kFakeRefusal + 99, OR_ERR_ARGUMENT, "upgrade the library"},
   };
   for (const auto& c : cases) {

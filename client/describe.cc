@@ -101,6 +101,8 @@ std::string DescribeRefusal(const Op& op, const uint8_t* data,
     case OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT:
       return "the buffer " + range(answer.wanted) + " overlaps " +
              range(answer.conflict) + ", which is in flight";
+    case OPTIREDUCE_SHM_REFUSAL_SHUTDOWN:
+      return "the daemon is stopping and takes nothing new";
     default:
       return "the daemon refused it for a reason that this liboptireduce does "
              "not know: upgrade the library";

@@ -16,6 +16,8 @@ or_status StatusOfRefusal(uint8_t refusal) {
       return OR_ERR_NO_MEMORY;
     case OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT:
       return OR_ERR_BUSY;
+    case OPTIREDUCE_SHM_REFUSAL_SHUTDOWN:
+      return OR_ERR_REFUSED;
     default:
       return OR_ERR_ARGUMENT;
   }

@@ -12,11 +12,11 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "control/config_rules.h"
+#include "control/daemon_options.h"
 #include "control/self_test.h"
 #include "control/version.h"
 #include "dataplane/nic/address_text.h"
@@ -32,14 +32,6 @@ constexpr Duration kDrainCheck = Duration::Millis(10);
 // A loop without events still looks around so often.
 constexpr Duration kLoopLimit = Duration::Seconds(1);
 
-engine::EngineOptions EngineOptionsOf(const config::DaemonConfig& config) {
-  engine::EngineOptions options;
-  options.core.rate_bps = config.rate_bps();
-  options.core.burst_bytes = config.burst_bytes();
-  options.dedicated_core = config.engine_core() != "shared";
-  return options;
-}
-
 absl::Status PinThread(std::thread* thread, int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -49,12 +41,6 @@ absl::Status PinThread(std::thread* thread, int core) {
   if (error == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "engine_core: CPU ", core, " cannot be used: ", strerror(error)));
-}
-
-mode_t ModeOf(const std::string& octal) {
-  mode_t mode = 0;
-  std::from_chars(octal.data(), octal.data() + octal.size(), mode, 8);
-  return mode;
 }
 
 }  // namespace
@@ -106,10 +92,7 @@ absl::Status Daemon::OpenControl() {
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
   loop_->Add(signals_.get(), EPOLLIN, [this](uint32_t) { OnStopSignal(); });
-  const config::DaemonConfig& config = config_.values();
-  auto socket = ListenSocket::Open({.path = config.socket(),
-                                    .mode = ModeOf(config.socket_mode()),
-                                    .group = config.socket_group()});
+  auto socket = ListenSocket::Open(MakeListenOptions(config_.values()));
   if (!socket.ok()) return socket.status();
   socket_ = *std::move(socket);
   auto worker = Worker::Start(loop_.get());
@@ -143,7 +126,7 @@ absl::Status Daemon::TestPort() {
 
 absl::Status Daemon::StartEngine() {
   const config::DaemonConfig& config = config_.values();
-  engine_ = std::make_unique<engine::Engine>(EngineOptionsOf(config),
+  engine_ = std::make_unique<engine::Engine>(MakeEngineOptions(config),
                                              port_->port(), &clock_);
   engine_thread_ = std::thread([this] { engine_->Run(); });
   channel_ = std::make_unique<EngineChannel>(engine_.get(), loop_.get());
@@ -154,15 +137,8 @@ absl::Status Daemon::StartEngine() {
 
 void Daemon::StartServing() {
   const config::DaemonConfig& config = config_.values();
-  ServerOptions options;
-  options.policy.own_uid = geteuid();
-  options.policy.allowed_uids = {config.allowed_uid().begin(),
-                                 config.allowed_uid().end()};
-  options.policy.allowed_gids = {config.allowed_gid().begin(),
-                                 config.allowed_gid().end()};
-  // Some for those who only ask.
-  options.max_connections = config.max_sessions() + 64;
-  server_ = std::make_unique<Server>(options, std::move(socket_), loop_.get());
+  server_ = std::make_unique<Server>(MakeServerOptions(config),
+                                     std::move(socket_), loop_.get());
   DaemonFacts facts;
   facts.version = kVersion;
   facts.started = started_;

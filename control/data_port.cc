@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "control/config_rules.h"
-#include "dataplane/nic/address_text.h"
+#include "control/daemon_options.h"
 #include "dataplane/nic/kernel_interface.h"
 #include "dataplane/nic/port_spec.h"
 
@@ -22,28 +21,6 @@ std::string LockDirectory() {
   return "/run/lock";
 }
 
-nic::PageMode PagesOf(const config::DaemonConfig& config) {
-  if (config.hugepages() == "on") return nic::PageMode::kHuge;
-  if (config.hugepages() == "off") return nic::PageMode::kSmall;
-  return nic::PageMode::kAuto;
-}
-
-constexpr uint16_t kEthernetMtu = 1500;
-
-// What the port is set to.
-absl::StatusOr<uint16_t> ChooseMtu(
-    const config::DaemonConfig& config,
-    const std::optional<nic::KernelInterface>& interface) {
-  const uint16_t device = interface ? interface->mtu : kEthernetMtu;
-  if (config.mtu() == 0) return device;
-  if (interface && config.mtu() > device) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mtu: ", config.mtu(), " is above that of ",
-                     interface->name, ", which is ", device));
-  }
-  return static_cast<uint16_t>(config.mtu());
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataPort>> DataPort::Open(
@@ -54,12 +31,9 @@ absl::StatusOr<std::unique_ptr<DataPort>> DataPort::Open(
 }
 
 DataPort::~DataPort() {
-  if (port_ != nullptr) {
-    const absl::Status status = port_->Close();
-    if (!status.ok()) LOG(WARNING) << status.message();
-  }
-  port_.reset();
-  eal_.reset();
+  if (port_ == nullptr) return;
+  const absl::Status status = port_->Close();
+  if (!status.ok()) LOG(WARNING) << status.message();
 }
 
 absl::Status DataPort::Start(const config::DaemonConfig& config) {
@@ -79,13 +53,7 @@ absl::Status DataPort::Start(const config::DaemonConfig& config) {
     if (!lock.ok()) return lock.status();
     lock_ = *std::move(lock);
   }
-  nic::EalConfig eal_config;
-  eal_config.pages = PagesOf(config);
-  eal_config.memory_mb = static_cast<int>(config.memory_mb());
-  if (spec->kind == nic::PortKind::kPci) {
-    eal_config.pci_allow = {spec->device};
-  }
-  auto eal = nic::Eal::Start(eal_config);
+  auto eal = nic::Eal::Start(MakeEalConfig(config, *spec));
   if (!eal.ok()) return eal.status();
   eal_ = *std::move(eal);
   notes_ = eal_->notes();
@@ -99,29 +67,10 @@ absl::Status DataPort::OpenPort(
     const std::optional<nic::KernelInterface>& interface) {
   const auto device = eal_->AddDevice(plan);
   if (!device.ok()) return device.status();
-  const auto mtu = ChooseMtu(config, interface);
-  if (!mtu.ok()) return mtu.status();
-  const auto own = ParseAddress(config.address());
-  if (!own.ok()) return own.status();
-
-  nic::DpdkPortConfig port;
-  port.port_id = *device;
-  port.interface = interface;
-  port.ip = own->ip;
-  port.prefix_length = own->prefix_length;
-  if (!config.gateway().empty()) {
-    port.gateway = nic::ParseIpv4(config.gateway());
-  }
-  port.mtu = *mtu;
-  port.restart_to_reconnect = plan.restart_to_reconnect;
-  port.first_port = static_cast<uint16_t>(config.udp_port_first());
-  port.num_ports = static_cast<uint16_t>(config.udp_port_count());
-  for (const std::string& text : config.static_neighbour()) {
-    const auto neighbour = ParseNeighbour(text);
-    if (!neighbour.ok()) return neighbour.status();
-    port.static_neighbours.push_back(*neighbour);
-  }
-  auto opened = nic::DpdkPort::Open(port);
+  auto port_config = MakePortConfig(config, interface, plan);
+  if (!port_config.ok()) return port_config.status();
+  port_config->port_id = *device;
+  auto opened = nic::DpdkPort::Open(*port_config);
   if (!opened.ok()) return opened.status();
   port_ = *std::move(opened);
   for (const std::string& note : port_->info().notes) notes_.push_back(note);

@@ -43,7 +43,6 @@ class DataPort {
                         const std::optional<nic::KernelInterface>& interface);
   absl::Status Quieten(const config::DaemonConfig& config);
 
-  // Empty: DPDK makes and removes one of its own.
   // In the order of their making; they go in the reverse order.
   std::optional<nic::DeviceLock> lock_;
   std::unique_ptr<nic::Eal> eal_;

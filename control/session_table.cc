@@ -39,12 +39,6 @@ bool IsPrintable(const std::string& text) {
                      [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-shm::HugePages HugePagesOf(const config::DaemonConfig& config) {
-  if (config.hugepages() == "on") return shm::HugePages::kOn;
-  if (config.hugepages() == "off") return shm::HugePages::kOff;
-  return shm::HugePages::kAuto;
-}
-
 std::string DescribeBroken(uint32_t reason) {
   switch (reason) {
     case OPTIREDUCE_SHM_REASON_BAD_SUBMISSION_TAIL:
@@ -74,6 +68,12 @@ std::string Name(SessionTable::State state) {
       return "ending";
   }
   return "unknown";
+}
+
+shm::HugePages HugePagesOf(const config::DaemonConfig& config) {
+  if (config.hugepages() == "on") return shm::HugePages::kOn;
+  if (config.hugepages() == "off") return shm::HugePages::kOff;
+  return shm::HugePages::kAuto;
 }
 
 SessionTable::SessionTable(const SessionTableOptions& options,

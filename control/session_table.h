@@ -38,6 +38,9 @@ struct SessionTableOptions {
   shm::MemoryLimits limits;
 };
 
+// What the key `hugepages` says.
+shm::HugePages HugePagesOf(const config::DaemonConfig& config);
+
 // One thread.
 class SessionTable {
  public:

@@ -20,7 +20,7 @@ using gradcodec::ReduceOp;
 constexpr double kFaultless = 0.1;
 constexpr double kEachFault = 0.42;
 // Kinds that often find nothing to strike although they are there.
-constexpr double kRareFault = 0.55;
+constexpr double kRareFault = 0.58;
 
 // About how many chunk packets one op may take, so that a seed is a matter of
 // milliseconds.
@@ -295,7 +295,7 @@ class Draw {
     random.window.end = faults_end_;
     if (Strikes()) random.loss = Share(0.001, 0.2);
     if (Strikes()) {
-      random.burst_start = Share(0.001, 0.02);
+      random.burst_start = Share(0.002, 0.02);
       random.burst_end = Share(0.05, 0.5);
     }
     if (Strikes(kRareFault)) {
@@ -304,7 +304,7 @@ class Draw {
     if (Strikes()) random.duplicate = Share(0.01, 0.3);
     if (Strikes()) random.reorder = Share(0.01, 0.3);
     if (Strikes()) {
-      random.corrupt = Share(0.002, 0.1);
+      random.corrupt = Share(0.005, 0.1);
       random.corrupt_flipped = 0.7;
     }
     if (Strikes()) random.old_epoch = Share(0.005, 0.1);
@@ -415,6 +415,13 @@ class Draw {
       host.receive_ring = std::max<uint32_t>(16u << rng_.Below(5), ring);
     }
     scenario_.short_queues = true;
+    // Two ranks alone would never fill one.
+    Background neighbour;
+    neighbour.host = AnyHost();
+    neighbour.window.end = faults_end_;
+    neighbour.load_permille = 950;
+    neighbour.on_permille = 800;
+    scenario_.backgrounds.push_back(neighbour);
   }
 
   Rng rng_;

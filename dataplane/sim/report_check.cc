@@ -54,6 +54,16 @@ std::string CheckStarted(const ReportContext& context, const GroupRun& group,
              : "all ranks had submitted, and its clocks did not start";
 }
 
+// Once a rank has left, nobody who knows it submits any more, and the others
+// have one bound's time to be heard of: too little where hosts stand still or
+// are cut off for long.
+bool IsAbandoned(const ReportContext& context, const GroupRun& group,
+                 const OpRun& run) {
+  return group.anyone_left() &&
+         (run.submits.size() < group.world() ||
+          group.longest_stall() * 2 > context.config.result_bound);
+}
+
 std::string CheckCause(const OpReport& report, Timestamp limit) {
   switch (report.cause) {
     case EndCause::kAllIn:
@@ -141,13 +151,15 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
       const bool all_in_time =
           run.submits.size() == group.world() &&
           run.submits.back() < run.submits.front() + hard / 2;
-      return all_in_time && !group.may_be_cut() && run.agreed
+      return all_in_time && !group.may_be_cut() && run.agreed &&
+                     !run.failed_somewhere
                  ? "all ranks were there, and it ran into its hard limit"
                  : "";
     }
     case OpStatus::kPeerLost:
       if (report.missing.Count() == 0) return "peer lost, but names none";
-      return group.may_be_cut() || group.IsLacked(run) || run.failed_somewhere
+      return group.may_be_cut() || group.IsLacked(run) ||
+                     run.failed_somewhere || IsAbandoned(context, group, run)
                  ? ""
                  : "peer lost, but all are there";
     case OpStatus::kMismatch:

@@ -190,6 +190,8 @@ void Host::CheckVerdict(const Packet& packet, core::Verdict verdict,
   if (group != nullptr) group->OnAccepted(packet, now);
 }
 
+// A packet for each descriptor is always at hand; those that the core fills are
+// replaced.
 bool Host::Send(Timestamp now) {
   const uint32_t capacity = world_->pool->capacity();
   bool sent = false;
@@ -197,21 +199,23 @@ bool Host::Send(Timestamp now) {
     const size_t batch = std::min<size_t>(
         kSendBatch, world_->network->RoomFor(index_, capacity));
     if (batch == 0) return sent;
-    std::array<PacketPool::Ref, kSendBatch> refs;
-    std::array<core::TxDescriptor, kSendBatch> descriptors;
-    for (size_t i = 0; i < batch; ++i) {
-      refs[i] = world_->pool->Allocate();
-      descriptors[i].buffer = (*world_->pool)[refs[i]].buffer;
-      descriptors[i].capacity = capacity;
+    while (spare_.size() < batch) {
+      spare_.push_back(world_->pool->Allocate());
+      descriptors_.emplace_back();
+      descriptors_.back().buffer = (*world_->pool)[spare_.back()].buffer;
+      descriptors_.back().capacity = capacity;
     }
     size_t filled;
     {
       const NoAllocation trap;
-      filled = core_->PollTx(std::span(descriptors).first(batch),
+      filled = core_->PollTx(std::span(descriptors_).first(batch),
                              clock_.ToHost(now));
     }
-    for (size_t i = 0; i < filled; ++i) SendOne(refs[i], descriptors[i], now);
-    for (size_t i = batch; i > filled; --i) world_->pool->Free(refs[i - 1]);
+    for (size_t i = 0; i < filled; ++i) {
+      SendOne(spare_[i], descriptors_[i], now);
+      spare_[i] = world_->pool->Allocate();
+      descriptors_[i].buffer = (*world_->pool)[spare_[i]].buffer;
+    }
     sent = sent || filled > 0;
     if (filled < batch) return sent;
   }

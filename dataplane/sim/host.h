@@ -91,6 +91,9 @@ class Host : public Actor, public Receiver {
   std::unique_ptr<core::EngineCore> core_;  // null while dead
   std::vector<std::unique_ptr<Trainer>> trainers_;
   std::deque<PacketPool::Ref> ring_;
+  // Packets to be filled, and how the core sees them.
+  std::vector<PacketPool::Ref> spare_;
+  std::vector<core::TxDescriptor> descriptors_;
 
   Timestamp last_poll_;
   Timestamp next_poll_ = Timestamp::Never();

@@ -19,9 +19,9 @@ struct SeedsSummary {
   FaultCounts struck{};
   uint64_t trace_hash = 0;  // over the traces of all seeds, in order
   uint64_t events = 0;
-  double median_ms = 0;  // wall time per seed
+  double median_ms = 0;  // CPU time per seed
   double worst_ms = 0;
-  double total_ms = 0;
+  double total_ms = 0;  // wall time
   Coverage coverage;
 };
 

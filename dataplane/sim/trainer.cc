@@ -16,8 +16,10 @@ namespace {
 using core::EventKind;
 using core::SubmitResult;
 
-constexpr Duration kRetry = Duration::Micros(50);
-constexpr Duration kLook = Duration::Micros(500);
+// How often a refused submit is tried again, and how often it is looked whether
+// anything is kept: the longer it takes the rarer.
+constexpr Duration kFirstWait = Duration::Micros(50);
+constexpr Duration kLongestWait = Duration::Millis(2);
 
 // How long a rank that has all its reports may keep state once all have: some
 // rounds of questions, and until a rank that is gone is known to be: a farewell
@@ -39,6 +41,7 @@ Trainer::Trainer(GroupRun* group, core::Rank rank, const HostClock* clock,
       keep_outputs_(keep_outputs),
       trace_(trace),
       violations_(violations),
+      wait_(kFirstWait),
       buffers_(group->spec().ops.size()) {
   outcome_.ops.resize(group->spec().ops.size());
 }
@@ -159,6 +162,7 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
     case SubmitResult::kAccepted:
       outcome.submitted_at = now;
       refused_since_ = Timestamp::Never();
+      wait_ = kFirstWait;
       ++next_op_;
       ++in_flight_;
       group_->OnSubmitted(op, rank_, seq, now);
@@ -191,7 +195,13 @@ void Trainer::Retry(Timestamp now) {
     MaybeFinish(now);
     return;
   }
-  retry_at_ = now + kRetry;
+  retry_at_ = now + NextWait();
+}
+
+Duration Trainer::NextWait() {
+  const Duration wait = wait_;
+  wait_ = std::min(wait_ * 2, kLongestWait);
+  return wait;
 }
 
 bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
@@ -287,6 +297,7 @@ void Trainer::MaybeFinish(Timestamp now) {
   group_->OnRankFinished(now);
   phase_ = Phase::kDraining;
   retry_at_ = now;
+  wait_ = kFirstWait;
 }
 
 void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
@@ -315,7 +326,7 @@ void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
     StartLeaving(core, now);
     return;
   }
-  retry_at_ = now + kLook;
+  retry_at_ = now + NextWait();
 }
 
 void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {

@@ -64,6 +64,7 @@ class Trainer {
   void SubmitDue(core::EngineCore* core, Timestamp now);
   bool SubmitNext(core::EngineCore* core, Timestamp now);
   void Retry(Timestamp now);
+  Duration NextWait();
   void MaybeFinish(Timestamp now);
   void CheckDrained(core::EngineCore* core, Timestamp now);
   void StartLeaving(core::EngineCore* core, Timestamp now);
@@ -89,6 +90,7 @@ class Trainer {
   bool dying_ = false;
   bool released_ = false;
   Timestamp retry_at_ = Timestamp::Never();
+  Duration wait_;
   Timestamp refused_since_ = Timestamp::Never();  // for want of room
   Timestamp drain_by_ = Timestamp::Never();
   Timestamp release_by_ = Timestamp::Never();

@@ -16,8 +16,8 @@ source deploy/packages.sh
 
 # ---- what each tier runs, in this order ----------------------------------
 
-TIER1=(packages format tidy build tests)
-TIER2=("${TIER1[@]}" simulator simulator-more asan ubsan tsan clang clang-tidy fuzz mutation bounded demo)
+TIER1=(packages format tidy build tests simulator)
+TIER2=("${TIER1[@]}" simulator-more asan ubsan tsan clang clang-tidy fuzz mutation bounded demo)
 TIER3=("${TIER2[@]}" simulator-long exact fuzz-long mutation-all coverage)
 
 # ---- blocks --------------------------------------------------------------

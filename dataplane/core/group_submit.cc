@@ -111,6 +111,8 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
   if (!op->has_descriptor) SetDescriptor(op, descriptor);
   op->descriptor = descriptor;  // its limits are the trainer's own
   if (!AttachMemory(op, now) || !AttachCoefficients(op, buffers, now)) {
+    // It is known now, and its clocks run, although the trainer has to wait.
+    if (op->state == OpState::kHeard) op->state = OpState::kServing;
     return SubmitResult::kMemoryFull;
   }
   ActivateOp(op, buffers, now);

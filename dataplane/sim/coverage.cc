@@ -1,5 +1,6 @@
 #include "dataplane/sim/coverage.h"
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "absl/strings/str_cat.h"
@@ -87,6 +88,12 @@ std::vector<std::string> Coverage::Impossible() const {
     }
   });
   return found;
+}
+
+bool Coverage::Suffices() const {
+  const bool all_verdicts = std::ranges::find(verdicts_, 0) == verdicts_.end();
+  return all_verdicts && Impossible().empty() &&
+         100 * reached() >= 95 * possible();
 }
 
 void Coverage::Print(FILE* out) const {

@@ -14,7 +14,7 @@
 namespace optireduce::sim {
 namespace {
 
-// How many: an argument of the test in BUILD.bazel.
+// How many: an environment variable of the test in BUILD.bazel.
 uint64_t Count() {
   const char* const count = std::getenv("OPTISIM_TEST_SEEDS");
   return count == nullptr ? 100 : std::strtoull(count, nullptr, 10);

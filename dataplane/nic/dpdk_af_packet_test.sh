@@ -7,7 +7,10 @@ export PATH="$PATH:/usr/sbin:/sbin"
 
 if [[ "${IN_NAMESPACE:-}" != 1 ]]; then
     if [[ "$*" != *af_xdp* ]]; then
-        IN_NAMESPACE=1 exec unshare --map-root-user --net -- "$0" "$@"
+        own=(--map-root-user --net)
+        # Root may be where there are no user namespaces, as in a chroot.
+        [[ $(id -u) != 0 ]] || unshare "${own[@]}" true 2> /dev/null || own=(--net)
+        IN_NAMESPACE=1 exec unshare "${own[@]}" -- "$0" "$@"
     fi
     read -r _ outside length < /proc/self/uid_map
     if [[ $(id -u) != 0 || "$outside" != 0 || "$length" != 4294967295 ]]; then

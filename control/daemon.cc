@@ -56,14 +56,15 @@ sigset_t Daemon::StopSignals() {
 Daemon::Daemon(const LoadedConfig& config) : config_(config) {}
 
 Daemon::~Daemon() {
-  server_.reset();
-  dispatcher_.reset();
-  channel_.reset();
-  worker_.reset();
+  // First of all: what it may still hold goes with the tables.
   if (engine_thread_.joinable()) {
     engine_->Stop();
     engine_thread_.join();
   }
+  server_.reset();  // tells the dispatcher of connections that are left
+  dispatcher_.reset();
+  channel_.reset();
+  worker_.reset();
 }
 
 // ---- start ------------------------------------------------------------------

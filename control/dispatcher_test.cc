@@ -702,6 +702,8 @@ TEST_F(DispatcherTest, SettingsOutOfRangeAreNamed) {
               HasSubstr("a world of 1025"));
   EXPECT_THAT(error_of([](auto* p) { p->set_name(std::string(49, 'x')); }),
               HasSubstr("at most 48 bytes"));
+  EXPECT_THAT(error_of([](auto* p) { p->set_name("\x1b[2J"); }),
+              HasSubstr("printable"));
   EXPECT_THAT(error_of([](auto* p) { p->mutable_settings()->set_window(0); }),
               AllOf(HasSubstr("group_window"), HasSubstr("from 1 to 256")));
   EXPECT_THAT(error_of([](auto* p) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/group_settings.h"
+#include "control/printable.h"
 #include "proto/wire.h"
 
 namespace optireduce::control {
@@ -124,9 +125,10 @@ std::string GroupTable::CheckPrepare(const PrepareGroup& request) const {
                         request.world(), ": ranks are 0 to ",
                         request.world() - 1);
   }
-  if (request.name().size() > kMaxGroupNameBytes) {
-    return absl::StrCat("a group's name has at most ", kMaxGroupNameBytes,
-                        " bytes, this one ", request.name().size());
+  if (request.name().size() > kMaxGroupNameBytes ||
+      !IsPrintable(request.name())) {
+    return absl::StrCat("a group's name is at most ", kMaxGroupNameBytes,
+                        " bytes of printable ASCII");
   }
   return "";
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "control/printable.h"
 
 namespace optireduce::control {
 namespace {
@@ -31,12 +32,6 @@ std::optional<Error> CheckVersion(const control::Hello& hello) {
                    " to ", hello.max_version(), ", the daemon ",
                    kProtocolVersion, ": upgrade the ",
                    daemon_is_older ? "daemon" : "client"));
-}
-
-// The name goes into logs and onto terminals.
-bool IsPrintable(const std::string& text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 std::string DescribeBroken(uint32_t reason) {

@@ -164,8 +164,26 @@ uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {
   while (true) {
     void* block = arena_.Allocate(bytes);
     if (block != nullptr) return static_cast<uint8_t*>(block);
-    if (!EvictOldest(keep_from, now)) return nullptr;
+    if (!EvictOldest(keep_from, now) && !EvictAhead(keep_from)) return nullptr;
   }
+}
+
+// Closed ops behind one that waits for memory: while that is not closed none of
+// them can be the oldest, but its need comes before what they keep.
+bool Group::EvictAhead(OpSeq waiting) {
+  for (OpSeq seq = high_; waiting.Next().IsBefore(seq);) {
+    seq = OpSeq(seq.value() - 1);
+    Op* op = FindOp(seq);
+    if (op == nullptr || !op->is_closed() || op->memory.block == nullptr ||
+        op->is_exact()) {
+      continue;
+    }
+    Count(*op, OpEvent::kEvict);
+    FreeMemory(op);
+    op->evicted = true;
+    return true;
+  }
+  return false;
 }
 
 // Rule 21: over budget the oldest closed op goes. An exact one, whose result
@@ -184,11 +202,17 @@ bool Group::EvictOldest(OpSeq keep_from, Timestamp now) {
   return true;
 }
 
-void Group::ReleaseOp(Op* op) {
+void Group::FreeMemory(Op* op) {
   arena_.Free(op->memory.block);
   arena_.Free(op->memory.coefficients);
   arena_.Free(op->memory.retained);
   op->memory = {};
+  op->reduction = Reduction();
+  op->assembly = Assembly();
+}
+
+void Group::ReleaseOp(Op* op) {
+  FreeMemory(op);
   op->state = OpState::kFree;
 }
 

@@ -146,6 +146,8 @@ class Group {
                         const ChunkPlan& plan) const;
   uint8_t* AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now);
   bool EvictOldest(OpSeq keep_from, Timestamp now);
+  bool EvictAhead(OpSeq waiting);
+  void FreeMemory(Op* op);
   void ReleaseOp(Op* op);
   void CloseOp(Op* op, Timestamp now);
   void AdvanceWindow(Timestamp now);
@@ -181,6 +183,7 @@ class Group {
   void SubmitExpired(const OpDescriptor& descriptor, Timestamp now);
   void SubmitTrivial(Op* op, const OpDescriptor& descriptor, BufferView buffers,
                      Timestamp now);
+  void SubmitEvicted(Op* op, const OpDescriptor& descriptor, Timestamp now);
   void SubmitMismatched(Op* op, const OpDescriptor& descriptor, Timestamp now);
   void BeginReport(Op* op, Timestamp now);
   void ActivateOp(Op* op, BufferView buffers, Timestamp now);

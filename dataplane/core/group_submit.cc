@@ -108,6 +108,10 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
     SubmitMismatched(op, descriptor, now);
     return SubmitResult::kAccepted;
   }
+  if (op->evicted) {
+    SubmitEvicted(op, descriptor, now);
+    return SubmitResult::kAccepted;
+  }
   if (!op->has_descriptor) SetDescriptor(op, descriptor);
   op->descriptor = descriptor;  // its limits are the trainer's own
   if (!AttachMemory(op, now) || !AttachCoefficients(op, buffers, now)) {
@@ -145,6 +149,16 @@ void Group::SubmitExpired(const OpDescriptor& descriptor, Timestamp now) {
   PushEvent(event);
   next_submit_ = next_submit_.Next();
   AdvanceWindow(now);
+}
+
+// The same, while older ops still have their slots.
+void Group::SubmitEvicted(Op* op, const OpDescriptor& descriptor,
+                          Timestamp now) {
+  BeginReport(op, now);
+  op->state = OpState::kActive;
+  op->report.elements = op->report.absent = descriptor.count;
+  Report(op, OpStatus::kExpired, EndCause::kError, now);
+  CloseOp(op, now);
 }
 
 void Group::BeginReport(Op* op, Timestamp now) {

@@ -64,6 +64,7 @@ struct Op {
   Coefficients coefficients;
   OpSending sending;
 
+  bool evicted = false;        // closed, and its results are no longer kept
   bool local_only = false;     // a world of one or no elements: no packets
   uint16_t opened_count = 0;   // ranks that have opened it
   uint64_t contributions = 0;  // summed into the own shard, over its chunks

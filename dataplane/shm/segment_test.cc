@@ -180,7 +180,7 @@ TEST(SegmentTest, NothingIsLeftBehindByAProcessThatIsKilled) {
     const pid_t child = fork();
     if (child == 0) {
       const auto segment = MakeSegment(kMiB);
-      const char byte = 1;
+      const char byte = segment != nullptr ? 1 : 0;
       if (write(ready[1], &byte, 1) != 1) _exit(1);
       pause();
       _exit(0);
@@ -188,6 +188,7 @@ TEST(SegmentTest, NothingIsLeftBehindByAProcessThatIsKilled) {
     close(ready[1]);
     char byte = 0;
     ASSERT_EQ(read(ready[0], &byte, 1), 1);
+    ASSERT_EQ(byte, 1);
     close(ready[0]);
     ASSERT_EQ(kill(child, SIGKILL), 0);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);

@@ -18,6 +18,8 @@ import hosts
 STATUS_REQUEST = b"\x08\x01\x82\x01\x00"
 # Limits that make the death of a rank a short story.
 SHORT = "group_dead_after_us: 1000000 group_formation_limit_us: 2000000 group_hard_limit_us: 2000000"
+# How often clients are killed; daemons a third of that.
+KILLS = int(os.environ.get("DAEMON_TEST_KILLS", "12"))
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_CONFIGURATION = 1, 2, 3, 78
 
 
@@ -204,7 +206,7 @@ class DeathTest(unittest.TestCase):
         with hosts.Hosts(2, config=SHORT) as lab:
             pid = daemon_pid(lab)
             descriptors = open_descriptors(pid)
-            for kill in range(12):
+            for kill in range(KILLS):
                 ranks = self.start_ranks(lab, f"kill{kill}")
                 # A rank that never came would keep the other waiting at their rendezvous.
                 await_value(lambda: stats(lab)["control_groups"], 1)
@@ -229,7 +231,7 @@ class DeathTest(unittest.TestCase):
         rng = random.Random(seed)
         before = leftovers()
         with hosts.Hosts(2, config=SHORT) as lab:
-            for kill in range(4):
+            for kill in range(KILLS // 3):
                 ranks = self.start_ranks(lab, f"kill{kill}")
                 time.sleep(rng.uniform(0.2, 1))
                 lab.daemons[0].kill()

@@ -35,8 +35,11 @@ BACKGROUND_SEED = 1
 STOPPED_RANK = 1
 STOP_SECONDS = 2.0
 SOFT_LIMIT_MS = 60.0
+# A daemon usually has a core of its own; here it at least goes first.
+NICENESS = 19
 TRAINER = [
-    "nice",  # a daemon usually has a core of its own; here it at least goes first
+    "nice",
+    f"--adjustment={NICENESS}",
     "env",
     f"OPTIREDUCE_LIBRARY={ROOT}/bazel-bin/client/liboptireduce.so.0",
     f"PYTHONPATH={ROOT}/client/python",
@@ -136,7 +139,7 @@ def train(folder, steps):
     """The main part: returns all records and the stop."""
     with hosts.Hosts(HOSTS, rate=RATE, loss=LOSS_PERCENT) as lab:
         print(f"{HOSTS} hosts on ports of {RATE}, {LOSS_PERCENT:g} % of all frames dropped", flush=True)
-        background = lab.start_netlab("background", f"--seed={BACKGROUND_SEED}")
+        background = lab.start_netlab("background", f"--seed={BACKGROUND_SEED}", preexec_fn=lambda: os.nice(NICENESS))
         trainers = Trainers(lab, folder, steps)
         # Just after a resync, which would wait for the stopped rank.
         resyncs = steps // digits.RESYNC_STEPS

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dataplane/base/serial.h"
 #include "dataplane/base/strong_int.h"
 #include "dataplane/base/time.h"
 #include "gradcodec/dtype.h"
@@ -33,7 +34,7 @@ class OpSeq {
   constexpr OpSeq Plus(uint32_t ops) const { return OpSeq(value_ + ops); }
   // Ops from `other` to this one; negative if this one is earlier.
   constexpr int32_t Since(OpSeq other) const {
-    return static_cast<int32_t>(value_ - other.value_);
+    return SerialDistance(other.value_, value_);
   }
   constexpr bool IsBefore(OpSeq other) const { return Since(other) < 0; }
   constexpr bool operator==(const OpSeq&) const = default;

@@ -255,6 +255,11 @@ int main(int argc, char** argv) {
       fprintf(stderr, "%s\n", status.ToString().c_str());
       return 1;
     }
+    // Only the other driver may leave out the test of sleeping.
+    if (kind == "af_packet" && optireduce::nic::ports[i]->wait_fd() < 0) {
+      fprintf(stderr, "net_af_packet offers nothing to sleep on\n");
+      return 1;
+    }
     for (const std::string& note : optireduce::nic::ports[i]->info().notes) {
       printf("%s\n", note.c_str());
     }

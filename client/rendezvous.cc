@@ -154,8 +154,7 @@ or_status Rendezvous::Write() {
 
 bool Rendezvous::Read(uint32_t rank, Entry* entry) const {
   return ReadExactly(PathOf(rank).c_str(), entry, sizeof(*entry)) &&
-         entry->magic == kMagic && entry->world == world_ &&
-         entry->member_size <= OR_MEMBER_BYTES;
+         entry->magic == kMagic && entry->member_size <= OR_MEMBER_BYTES;
 }
 
 bool Rendezvous::IsClaimedByAnother() const {
@@ -177,7 +176,7 @@ bool Rendezvous::Look() {
   std::vector<uint8_t> nonces;
   nonces.reserve(world_ * sizeof(Nonce));
   for (uint32_t rank = 0; rank < world_; ++rank) {
-    present_[rank] = Read(rank, &seen_[rank]);
+    present_[rank] = Read(rank, &seen_[rank]) && seen_[rank].world == world_;
     if (!present_[rank]) continue;
     const Nonce& nonce = seen_[rank].nonce;
     nonces.insert(nonces.end(), nonce.begin(), nonce.end());
@@ -196,10 +195,12 @@ or_status Rendezvous::NotMet() const {
   for (uint32_t rank = 0; rank < world_; ++rank) {
     if (!present_[rank]) {
       absent.push_back(rank);
-    } else if (seen_[rank].digest != own_.digest) {
+    } else if (rank != rank_ && seen_[rank].digest != own_.digest) {
       behind.push_back(rank);
     }
   }
+  // Then the others agree, and this rank alone saw it too late to answer.
+  if (behind.empty()) behind.push_back(rank_);
   if (!absent.empty()) {
     return Fail(OR_ERR_FORMATION,
                 "group \"%s\" of %u ranks in %s: no word from rank %s within "

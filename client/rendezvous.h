@@ -64,7 +64,7 @@ class Rendezvous {
 
   or_status PrepareDirectory() const;
   or_status Write();
-  // False if there is no whole entry of this world.
+  // False if there is no whole entry. It may be one of another world.
   bool Read(uint32_t rank, Entry* entry) const;
   bool IsClaimedByAnother() const;
   or_status Claimed();

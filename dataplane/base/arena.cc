@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cassert>
 #include <cstdlib>
 #include <limits>
+
+#include "dataplane/base/require.h"
 
 namespace optireduce {
 namespace {
@@ -74,9 +75,9 @@ void ByteArena::Free(void* block) {
   if (block == nullptr) return;
   const auto offset =
       static_cast<size_t>(static_cast<std::byte*>(block) - memory_);
-  assert(offset <= capacity_ && offset % kAlignment == 0);
+  Require(offset <= capacity_ && offset % kAlignment == 0);
   auto place = static_cast<Units>(offset / kAlignment - 1);
-  assert(At(place)->next == kNone);
+  Require(At(place)->next == kNone);
   Units size = At(place)->size;
   used_ -= size * kAlignment;
 

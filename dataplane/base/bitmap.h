@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "dataplane/base/require.h"
 
 namespace optireduce {
 
@@ -43,7 +44,7 @@ class BitmapView {
 
   // Sets the bits of [begin, end).
   constexpr void SetRange(size_t begin, size_t end) {
-    assert(begin <= end && end <= bits_);
+    Require(begin <= end && end <= bits_);
     while (begin < end) {
       const size_t offset = begin % kWordBits;
       const size_t count = std::min(kWordBits - offset, end - begin);
@@ -82,7 +83,7 @@ class BitmapView {
     return uint64_t{1} << (bit % kWordBits);
   }
   constexpr uint64_t& Word(size_t bit) const {
-    assert(bit < bits_);
+    Require(bit < bits_);
     return words_[bit / kWordBits];
   }
   // Which bits of word `index` belong to the bitmap.

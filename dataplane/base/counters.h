@@ -5,9 +5,10 @@
 
 #include <array>
 #include <atomic>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+
+#include "dataplane/base/require.h"
 
 namespace optireduce {
 
@@ -54,7 +55,7 @@ class CounterArray {
  private:
   static size_t Index(E which) {
     const auto index = static_cast<size_t>(which);
-    assert(index < N);
+    Require(index < N);
     return index;
   }
 

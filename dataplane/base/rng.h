@@ -8,8 +8,9 @@
 
 #include <array>
 #include <bit>
-#include <cassert>
 #include <cstdint>
+
+#include "dataplane/base/require.h"
 
 namespace optireduce {
 
@@ -34,7 +35,7 @@ class Rng {
 
   // Uniform in [0, n); n > 0.
   constexpr uint64_t Below(uint64_t n) {
-    assert(n > 0);
+    Require(n > 0);
     // The high half of a 128-bit product is uniform once the low halves that
     // would come up once too often are refused (Lemire).
     Wide product = Wide{Next()} * n;
@@ -49,7 +50,7 @@ class Rng {
 
   // Uniform in [lo, hi]; lo <= hi.
   constexpr int64_t Between(int64_t lo, int64_t hi) {
-    assert(lo <= hi);
+    Require(lo <= hi);
     const uint64_t span = static_cast<uint64_t>(hi) - static_cast<uint64_t>(lo);
     const uint64_t offset = span == UINT64_MAX ? Next() : Below(span + 1);
     return static_cast<int64_t>(static_cast<uint64_t>(lo) + offset);
@@ -66,7 +67,7 @@ class Rng {
   // An integer in [lo, hi], each x with probability proportional to 1/x;
   // 1 <= lo <= hi.
   constexpr uint64_t LogUniform(uint64_t lo, uint64_t hi) {
-    assert(1 <= lo && lo <= hi);
+    Require(1 <= lo && lo <= hi);
     // Cuts the range at lo, 2 lo, 4 lo, ... Every piece is as likely as the
     // next; in a piece that starts at `base`, keeping a uniform x with
     // probability base/x leaves it with 1/x. Starts over after a refusal.

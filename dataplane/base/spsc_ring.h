@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+
+#include "dataplane/base/require.h"
 
 namespace optireduce {
 
@@ -24,7 +25,7 @@ class SpscRing {
   // `capacity`, in entries, is a power of two. Allocates here only.
   explicit SpscRing(size_t capacity)
       : mask_(capacity - 1), entries_(std::make_unique<T[]>(capacity)) {
-    assert(std::has_single_bit(capacity));
+    Require(std::has_single_bit(capacity));
   }
   SpscRing(const SpscRing&) = delete;
   SpscRing& operator=(const SpscRing&) = delete;

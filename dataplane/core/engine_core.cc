@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "dataplane/core/group.h"
 
 namespace optireduce::core {
@@ -39,34 +39,45 @@ Verdict VerdictOf(wire::WireError error) {
   return Verdict::kBadBody;
 }
 
-absl::Status Invalid(const std::string& what) {
-  return absl::InvalidArgumentError(what);
+absl::Status Refusal(absl::StatusCode code, const std::string& why) {
+  // Abseil asserts that no string exceeds half the address space, by a function
+  // that prints. With a bound in sight the compiler sees that this one cannot.
+  // For the same reason it is not Abseil that puts the text together.
+  constexpr size_t kLongest = 1000;
+  return absl::Status(
+      code, absl::string_view(why.data(), std::min(why.size(), kLongest)));
+}
+
+absl::Status Invalid(const std::string& why) {
+  return Refusal(absl::StatusCode::kInvalidArgument, why);
 }
 
 absl::Status Validate(const GroupConfig& config) {
   const size_t world = config.members.size();
   if (world < 1 || world > wire::kMaxWorld) {
-    return Invalid(absl::StrCat("a group has 1 to ", wire::kMaxWorld,
-                                " members, not ", world));
+    return Invalid("a group has 1 to " + std::to_string(wire::kMaxWorld) +
+                   " members, not " + std::to_string(world));
   }
   if (config.self.index() >= world) {
-    return Invalid(absl::StrCat("rank ", config.self.value(),
-                                " is not below the world size ", world));
+    return Invalid("rank " + std::to_string(config.self.value()) +
+                   " is not below the world size " + std::to_string(world));
   }
   if (config.window < 1 || config.window > 256) {
-    return Invalid(absl::StrCat("window is 1 to 256 ops, not ", config.window));
+    return Invalid("window is 1 to 256 ops, not " +
+                   std::to_string(config.window));
   }
-  if (config.payload_bytes < wire::PayloadForMtu(wire::kMinMtu) ||
-      config.payload_bytes > wire::PayloadForMtu(wire::kMaxMtu) ||
+  const size_t least = wire::PayloadForMtu(wire::kMinMtu);
+  const size_t most = wire::PayloadForMtu(wire::kMaxMtu);
+  if (config.payload_bytes < least || config.payload_bytes > most ||
       config.payload_bytes % wire::kPayloadQuantum != 0) {
-    return Invalid(absl::StrCat(
-        "payload_bytes is ", wire::PayloadForMtu(wire::kMinMtu), " to ",
-        wire::PayloadForMtu(wire::kMaxMtu), " in steps of ",
-        wire::kPayloadQuantum, ", not ", config.payload_bytes));
+    return Invalid("payload_bytes is " + std::to_string(least) + " to " +
+                   std::to_string(most) + " in steps of " +
+                   std::to_string(wire::kPayloadQuantum) + ", not " +
+                   std::to_string(config.payload_bytes));
   }
   if (config.quorum_permille < 1 || config.quorum_permille > 1000) {
-    return Invalid(absl::StrCat("quorum_permille is 1 to 1000, not ",
-                                config.quorum_permille));
+    return Invalid("quorum_permille is 1 to 1000, not " +
+                   std::to_string(config.quorum_permille));
   }
   if (config.stage1_bound <= Duration() ||
       config.stage1_bound > config.result_bound ||
@@ -107,15 +118,16 @@ absl::StatusOr<GroupId> EngineCore::AddGroup(const GroupConfig& config,
   const uint64_t key =
       Key(config.tag, config.members[config.self.index()].port);
   if (by_tag_and_port_.contains(key)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("rank ", config.self.value(),
-                     " of this formation is on this engine already"));
+    return Refusal(absl::StatusCode::kAlreadyExists,
+                   "rank " + std::to_string(config.self.value()) +
+                       " of this formation is on this engine already");
   }
   const GroupId id(next_group_id_++);
   auto group = std::make_unique<Group>(id, config, &transitions_, now);
   if (!group->memory_ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for a group's budget of ", config.memory_budget, " bytes"));
+    return Refusal(absl::StatusCode::kResourceExhausted,
+                   "no memory for a group's budget of " +
+                       std::to_string(config.memory_budget) + " bytes");
   }
   by_tag_and_port_[key] = group.get();
   groups_.push_back(std::move(group));

@@ -30,7 +30,7 @@ ROOMS = {
 # is not on the list needs a good reason and then a line here.
 SANS_IO_ROOMS = {"dataplane/core", "gradcodec"}
 SANS_IO_HEADERS = set("""
-    algorithm array bit bitset cassert cfloat climits cmath compare concepts cstddef cstdint cstring functional
+    algorithm array bit bitset cfloat climits cmath compare concepts cstddef cstdint cstring functional
     initializer_list iterator limits memory new numeric optional ranges span string string_view tuple type_traits
     unordered_map utility variant vector
 """.split())

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/group_settings.h"
 #include "control/printable.h"
+#include "glog/logging.h"
 #include "proto/wire.h"
 
 namespace optireduce::control {
@@ -308,6 +309,13 @@ void GroupTable::OnGroupChanged(const engine::GroupChanged& notice) {
     case core::EventKind::kPeerLost:
       kind = GROUP_PEER_LOST;
       break;
+    case core::EventKind::kContributionsLost:
+      LOG_EVERY_N(WARNING, 100)
+          << "group " << group->handle << ": what other ranks had sent for op "
+          << event.report.op_seq.value()
+          << " was given up, as an older op needed the memory; a larger"
+             " memory budget prevents that";
+      return;
     case core::EventKind::kOpDone:
     case core::EventKind::kGroupReleased:
       return;

@@ -168,22 +168,40 @@ uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {
   }
 }
 
-// Closed ops behind one that waits for memory: while that is not closed none of
-// them can be the oldest, but its need comes before what they keep.
+// Memory goes by op order: what ops behind one that waits for memory keep, the
+// newest first. An op whose clocks run or that is exact is not touched: nothing
+// that may have been told to other ranks is ever taken back.
 bool Group::EvictAhead(OpSeq waiting) {
   for (OpSeq seq = high_; waiting.Next().IsBefore(seq);) {
     seq = OpSeq(seq.value() - 1);
     Op* op = FindOp(seq);
-    if (op == nullptr || !op->is_closed() || op->memory.block == nullptr ||
-        op->is_exact()) {
+    if (op == nullptr || op->memory.block == nullptr || op->is_exact()) {
       continue;
     }
-    Count(*op, OpEvent::kEvict);
-    FreeMemory(op);
-    op->evicted = true;
-    return true;
+    if (op->is_closed()) {
+      Count(*op, OpEvent::kEvict);
+      FreeMemory(op);
+      op->evicted = true;
+      return true;
+    }
+    if (op->state == OpState::kServing &&
+        op->report.quorum == Timestamp::Never() && HasEventRoom()) {
+      GiveUpContributions(op);
+      return true;
+    }
   }
   return false;
+}
+
+// As if they had not arrived; those that still come are summed once there is
+// room again.
+void Group::GiveUpContributions(Op* op) {
+  Count(*op, OpEvent::kEvict);
+  FreeMemory(op);
+  op->contributions = 0;
+  PendingEvent event{EventKind::kContributionsLost, config_.self, {}};
+  event.report.op_seq = op->seq;
+  PushEvent(event);
 }
 
 // Rule 21: over budget the oldest closed op goes. An exact one, whose result
@@ -266,6 +284,11 @@ void Group::OpenHeard(Timestamp now) {
          high_.Since(low_) < static_cast<int32_t>(config_.window)) {
     if (!OpenNext(now)) return;
   }
+}
+
+// Room for an event more, besides one for every op and those about peers.
+bool Group::HasEventRoom() const {
+  return events_.size() - events_count_ >= slots_.size() + 2 * world() + 8;
 }
 
 void Group::PushEvent(const PendingEvent& event) {

@@ -147,11 +147,13 @@ class Group {
   uint8_t* AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now);
   bool EvictOldest(OpSeq keep_from, Timestamp now);
   bool EvictAhead(OpSeq waiting);
+  void GiveUpContributions(Op* op);
   void FreeMemory(Op* op);
   void ReleaseOp(Op* op);
   void CloseOp(Op* op, Timestamp now);
   void AdvanceWindow(Timestamp now);
   bool AllDoneWith(OpSeq seq) const;
+  bool HasEventRoom() const;
   void PushEvent(const PendingEvent& event);
   void Count(const Op& op, OpEvent event) {
     transitions_->Count(op.state, event);

@@ -72,10 +72,7 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
       check != SubmitResult::kAccepted) {
     return check;
   }
-  // Room for this op's event and every one that may come before it.
-  if (events_.size() - events_count_ < slots_.size() + 2 * world() + 8) {
-    return SubmitResult::kWindowFull;
-  }
+  if (!HasEventRoom()) return SubmitResult::kWindowFull;
   *seq = next_submit_;
   if (next_submit_.IsBefore(floor_)) {
     SubmitExpired(descriptor, now);

@@ -152,7 +152,7 @@ bool IsPossible(OpState state, OpEvent event) {
     case OpEvent::kCancel:
       return state == OpState::kActive;
     case OpEvent::kEvict:
-      return !live;
+      return !live || state == OpState::kServing;
     case OpEvent::kRelease:
       return state == OpState::kClosed || state == OpState::kLate;
   }

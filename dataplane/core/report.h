@@ -101,6 +101,9 @@ enum class EventKind : uint8_t {
   kPeerSuspect,    // `peer` is silent
   kPeerHealthy,    // `peer` is heard again
   kPeerLost,       // `peer` died or left: the group takes no further ops
+  // Memory was short: what the other ranks had contributed to `report.op_seq`
+  // was given up for an older op.
+  kContributionsLost,
   kGroupReleased,  // after Leave: nothing is owed any more, may be removed
 };
 

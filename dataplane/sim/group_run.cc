@@ -137,6 +137,11 @@ void GroupRun::OnAccepted(const Packet& packet, Timestamp now) {
         now);
 }
 
+void GroupRun::OnContributionsLost(core::Rank owner, core::OpSeq seq) {
+  OpRun* const run = Find(seq.value());
+  if (run != nullptr && run->agreed) run->ledger.OnContributionsLost(owner);
+}
+
 void GroupRun::OnRankFinished(Timestamp now) {
   if (++ranks_finished_ == world()) all_finished_ = now;
 }

@@ -82,6 +82,8 @@ class GroupRun {
 
   void OnSent(const Packet& packet, Timestamp now);
   void OnAccepted(const Packet& packet, Timestamp now);
+  // The rank gave up what it had accepted for its shard.
+  void OnContributionsLost(core::Rank owner, core::OpSeq seq);
 
   // A rank has all its reports; it may leave once nothing is kept.
   void OnRankFinished(Timestamp now);

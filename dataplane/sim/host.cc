@@ -126,26 +126,30 @@ void Host::Poll() {
     const NoAllocation trap;
     core_->Advance(clock_.ToHost(now));
   }
-  bool news = false;
-  core::Event event;
-  while (true) {
-    {
-      const NoAllocation trap;
-      if (!core_->PopEvent(&event)) break;
-    }
-    acted = true;
-    for (const auto& trainer : trainers_) {
-      if (trainer->id() == event.group) {
-        news = trainer->OnEvent(event, now) || news;
-        break;
-      }
-    }
-  }
+  acted = HandleEvents(now) || acted;
   const bool sent = Send(now);
   if (sent || acted) idle_polls_ = 0;
   last_poll_ = now;
   ScheduleNext(now);
-  if (news) world_->wake_all();
+  if (std::exchange(news_, false)) world_->wake_all();
+}
+
+bool Host::HandleEvents(Timestamp now) {
+  bool any = false;
+  core::Event event;
+  while (true) {
+    {
+      const NoAllocation trap;
+      if (!core_->PopEvent(&event)) return any;
+    }
+    any = true;
+    for (const auto& trainer : trainers_) {
+      if (trainer->id() == event.group) {
+        news_ = trainer->OnEvent(event, now) || news_;
+        break;
+      }
+    }
+  }
 }
 
 void Host::Receive(Timestamp now) {
@@ -173,6 +177,8 @@ void Host::Deliver(PacketPool::Ref ref, Timestamp now) {
   ++delivered_;
   world_->trace->Deliver(now, packet, verdict);
   CheckVerdict(packet, verdict, now);
+  // At once: a contribution given up may come again with the next packet.
+  HandleEvents(now);
 }
 
 void Host::CheckVerdict(const Packet& packet, core::Verdict verdict,

@@ -92,6 +92,16 @@ std::string Ledger::OnResultAccepted(const Packet& packet) {
   return "";
 }
 
+void Ledger::OnContributionsLost(core::Rank owner) {
+  for (const core::ChunkInfo& info : chunks_) {
+    if (info.owner != owner) continue;
+    for (size_t i = 0; i < world_; ++i) {
+      data_accepted_[Bit(core::Rank(static_cast<uint16_t>(i)), info.chunk)] =
+          false;
+    }
+  }
+}
+
 bool Ledger::HasResult(core::Rank rank, uint32_t chunk) const {
   return result_accepted_[Bit(rank, chunk)];
 }

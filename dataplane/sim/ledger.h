@@ -36,6 +36,8 @@ class Ledger {
   // counts once.
   std::string OnDataAccepted(const Packet& packet);
   std::string OnResultAccepted(const Packet& packet);
+  // A core gave up what it had accepted for its shard.
+  void OnContributionsLost(core::Rank owner);
 
   // Whether the rank's core accepted the chunk's result.
   bool HasResult(core::Rank rank, uint32_t chunk) const;

@@ -230,6 +230,9 @@ bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
     case EventKind::kPeerSuspect:
     case EventKind::kPeerHealthy:
       break;
+    case EventKind::kContributionsLost:
+      group_->OnContributionsLost(rank_, event.report.op_seq);
+      break;
     case EventKind::kPeerLost:
       outcome_.peer_lost = true;
       // If not all ranks were ready before, they never will be.

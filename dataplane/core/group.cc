@@ -129,14 +129,29 @@ size_t Group::WorstCaseBytes(const OpDescriptor& descriptor,
   return bytes;
 }
 
-// Carves the op's block. Its descriptor is known.
+// Takes all that the op must have, or nothing: half of it would stand in the
+// way of the other half. Its descriptor is known.
 bool Group::AttachMemory(Op* op, Timestamp now) {
   if (op->memory.block != nullptr) return true;
   const OpDescriptor& descriptor = op->descriptor;
-  uint8_t* at = AllocateEvicting(BlockBytes(descriptor, op->plan, config_.self),
-                                 op->seq, now);
-  if (at == nullptr) return false;
-  op->memory.block = at;
+  uint8_t* const block = AllocateEvicting(
+      BlockBytes(descriptor, op->plan, config_.self), op->seq, now);
+  if (block == nullptr) return false;
+  if (descriptor.codec == Codec::kHadamard) {
+    op->memory.coefficients = AllocateEvicting(
+        Coefficients::BytesNeeded(descriptor.count), op->seq, now);
+    if (op->memory.coefficients == nullptr) {
+      arena_.Free(block);
+      return false;
+    }
+  }
+  op->memory.block = block;
+  CarveBlock(op, block);
+  return true;
+}
+
+void Group::CarveBlock(Op* op, uint8_t* at) {
+  const OpDescriptor& descriptor = op->descriptor;
   op->reduction = op->has_stage1() ? Reduction(descriptor, op->plan,
                                                config_.self, world(), at)
                                    : Reduction();
@@ -157,7 +172,6 @@ bool Group::AttachMemory(Op* op, Timestamp now) {
   }
   op->acknowledged = reinterpret_cast<uint32_t*>(at);
   std::fill_n(op->acknowledged, world(), 0u);
-  return true;
 }
 
 uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {

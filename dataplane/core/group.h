@@ -140,6 +140,7 @@ class Group {
   void InitOp(Op* op, OpSeq seq);
   void SetDescriptor(Op* op, const OpDescriptor& descriptor);
   bool AttachMemory(Op* op, Timestamp now);
+  void CarveBlock(Op* op, uint8_t* at);
   size_t BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
                     Rank owner) const;
   size_t WorstCaseBytes(const OpDescriptor& descriptor,
@@ -181,7 +182,6 @@ class Group {
 
   // group_submit.cc
   SubmitResult CheckSubmit(const OpDescriptor& op, BufferView buffers) const;
-  bool AttachCoefficients(Op* op, BufferView buffers, Timestamp now);
   void SubmitExpired(const OpDescriptor& descriptor, Timestamp now);
   void SubmitTrivial(Op* op, const OpDescriptor& descriptor, BufferView buffers,
                      Timestamp now);

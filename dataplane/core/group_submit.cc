@@ -111,27 +111,13 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
   }
   if (!op->has_descriptor) SetDescriptor(op, descriptor);
   op->descriptor = descriptor;  // its limits are the trainer's own
-  if (!AttachMemory(op, now) || !AttachCoefficients(op, buffers, now)) {
+  if (!AttachMemory(op, now)) {
     // It is known now, and its clocks run, although the trainer has to wait.
     if (op->state == OpState::kHeard) op->state = OpState::kServing;
     return SubmitResult::kMemoryFull;
   }
   ActivateOp(op, buffers, now);
   return SubmitResult::kAccepted;
-}
-
-bool Group::AttachCoefficients(Op* op, BufferView buffers, Timestamp now) {
-  if (op->descriptor.codec != Codec::kHadamard) return true;
-  const uint64_t count = op->descriptor.count;
-  uint8_t* memory =
-      AllocateEvicting(Coefficients::BytesNeeded(count), op->seq, now);
-  if (memory == nullptr) return false;
-  op->memory.coefficients = memory;
-  op->coefficients =
-      Coefficients(op->descriptor.dtype, count,
-                   SignSeed(config_.tag, op->seq, op->descriptor.bucket),
-                   buffers.input, memory);
-  return true;
 }
 
 // Its state is gone, evicted while the trainer was away (rule 21).
@@ -194,10 +180,7 @@ void Group::SubmitTrivial(Op* op, const OpDescriptor& descriptor,
 // kept as a stub, so that our OPEN reaches those who have not heard.
 void Group::SubmitMismatched(Op* op, const OpDescriptor& descriptor,
                              Timestamp now) {
-  arena_.Free(op->memory.block);
-  op->memory.block = nullptr;
-  op->reduction = Reduction();
-  op->assembly = Assembly();
+  FreeMemory(op);
   op->sending = OpSending();
   SetDescriptor(op, descriptor);
   BeginReport(op, now);
@@ -213,6 +196,12 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
   BeginReport(op, now);
   op->buffers = buffers;
   op->state = OpState::kActive;
+  if (op->memory.coefficients != nullptr) {
+    op->coefficients =
+        Coefficients(op->descriptor.dtype, op->descriptor.count,
+                     SignSeed(config_.tag, op->seq, op->descriptor.bucket),
+                     buffers.input, op->memory.coefficients);
+  }
   TakeRetained(op);
   if (op->has_stage1()) PlaceOwnShard(op);
   if (late) {  // rule 7: at once, with what was kept

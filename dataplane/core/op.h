@@ -22,7 +22,7 @@ namespace optireduce::core {
 // Memory an op takes from its group's arena, besides the slot itself.
 struct OpMemory {
   uint8_t* block = nullptr;         // reduction, assembly, per-peer state
-  uint8_t* coefficients = nullptr;  // from the submit to the report
+  uint8_t* coefficients = nullptr;  // with the block, until the report
   uint8_t* retained = nullptr;      // results that came before the submit
 };
 

@@ -12,6 +12,9 @@
 
 namespace optireduce::sim {
 
+// How much later than due an engine that is not stalled may act.
+inline constexpr Duration kTick = Duration::Micros(100);
+
 class HostClock {
  public:
   // `start`: what the clock says at simulation time 0.
@@ -32,6 +35,12 @@ class HostClock {
       if (stall.Contains(due)) due = stall.end;
     }
     return due;
+  }
+
+  // When it must have acted on what is due: a tick after it could first, or
+  // where a stall falls into that tick, at the stall's end.
+  Timestamp LastPoll(Timestamp due) const {
+    return FirstPoll(FirstPoll(due) + kTick);
   }
 
  private:

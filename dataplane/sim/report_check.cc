@@ -116,9 +116,8 @@ std::string CheckTimes(const ReportContext& context, const OpReport& report,
     return "closed before its submit, or in the future";
   }
   const Timestamp limit = LimitOf(context.config, context.op, report);
-  const Timestamp due =
-      context.clock.FirstPoll(context.clock.ToSimulation(limit));
-  if (context.reported_at > due + kTick) {
+  const Timestamp due = context.clock.ToSimulation(limit);
+  if (context.reported_at > context.clock.LastPoll(due)) {
     return absl::StrCat("outlived its limit by ",
                         (context.reported_at - due).micros(), " us");
   }

@@ -14,9 +14,6 @@
 
 namespace optireduce::sim {
 
-// No op outlives its bound by more than this.
-inline constexpr Duration kTick = Duration::Micros(100);
-
 struct ReportContext {
   const core::GroupConfig& config;
   const core::OpDescriptor& op;

@@ -74,7 +74,7 @@ Timestamp Trainer::next_action() const {
     case Phase::kDraining:
       return retry_at_;
     case Phase::kLeaving:
-      return released_ ? Timestamp() : release_by_;
+      return released_ ? Timestamp() : complain_at_;
     case Phase::kOver:
       return Timestamp::Never();
   }
@@ -336,7 +336,8 @@ void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {
   if (phase_ != Phase::kDraining) group_->OnRankFinished(now);
   group_->OnRankLeaves(next_op_);
   phase_ = Phase::kLeaving;
-  release_by_ = now + group_->spec().config.hard_limit + kTick;
+  complain_at_ = clock_->LastPoll(now + group_->spec().config.hard_limit) +
+                 Duration::Nanos(1);
   trace_->Note(now, "leave", rank_.value());
   {
     const NoAllocation trap;
@@ -351,12 +352,7 @@ void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {
 }
 
 void Trainer::Remove(core::EngineCore* core, Timestamp now) {
-  if (!released_ && now > clock_->FirstPoll(release_by_) + kTick) {
-    Complain("left, and not released by the hard limit", now);
-  } else if (!released_) {
-    release_by_ = release_by_ + kTick;
-    return;
-  }
+  if (!released_) Complain("left, and not released by the hard limit", now);
   for (size_t op = 0; op < outcome_.ops.size(); ++op) {
     const OpOutcome& outcome = outcome_.ops[op];
     if (outcome.submit == SubmitResult::kAccepted && !outcome.reported()) {

@@ -29,8 +29,8 @@ constexpr size_t kPullBudget = 32;  // for each session
 constexpr Duration kLongestSleep = Duration::Millis(100);
 // Submissions wait for room that a timer of the core may make.
 constexpr Duration kWaitingSleep = Duration::Millis(1);
-// The port takes nothing now.
-constexpr Duration kBlockedSleep = Duration::Micros(200);
+// The port takes nothing now. No longer than the tick that timers may be late.
+constexpr Duration kBlockedSleep = Duration::Micros(100);
 // Between two looks at a port that cannot wake us: short after traffic, then
 // doubled each time.
 constexpr Duration kShortestNap = Duration::Micros(50);
@@ -143,7 +143,7 @@ Engine::PollResult Engine::Poll() {
   result.next =
       std::min({core_.NextWakeup(), port_->NextTick(), now + kLongestSleep});
   if (waiting) result.next = std::min(result.next, now + kWaitingSleep);
-  // The core wants to send, and that is all it waits for.
+  // The core wants to send at once, which hides when its timers are due.
   if (sending == Sending::kBlocked) {
     result.next = std::max(result.next, now + kBlockedSleep);
   }

@@ -12,6 +12,8 @@ namespace optireduce::sim {
 namespace {
 
 constexpr size_t kSendBatch = 32;
+// How often a core whose NIC is full is polled.
+constexpr Duration kBlockedPoll = kTick / 2;
 // A core that asks to be polled this often, at once, and does nothing, spins.
 constexpr uint32_t kMostIdlePolls = 1000;
 
@@ -269,8 +271,11 @@ void Host::ScheduleNext(Timestamp now) {
   Timestamp next = Timestamp::Never();
   if (wakeup != Timestamp::Never()) {
     next = std::max(clock_.ToSimulation(wakeup), now);
-    // What waits for the NIC is no reason to poll before it has room.
-    if (!room && next == now) next = world_->network->RoomAt(index_);
+    // What waits for the NIC is no reason to poll before it has room; but it
+    // hides what else the core may have to do.
+    if (!room && next == now) {
+      next = std::min(world_->network->RoomAt(index_), now + kBlockedPoll);
+    }
     if (room && next == now && ++idle_polls_ == kMostIdlePolls) {
       world_->violations->Add(
           now, absl::StrCat("host ", index_, ": the core spins"));

@@ -177,7 +177,9 @@ class Group {
   void AbandonIfNeeded(Op* op, Timestamp now);
   // Ends the wait of an op that cannot go on without a rank that is lost.
   void EndAsPeerLost(Op* op, Timestamp now);
-  void EndAtHardLimit(Op* op, Timestamp now);
+  bool HasEnough(const Op& op) const;
+  // Whether the wait ended with an error.
+  bool EndIfOverdue(Op* op, Timestamp now);
   void Heard(Rank rank, Timestamp now);
 
   // group_submit.cc

@@ -213,12 +213,15 @@ void Group::FailIfNeeded(Op* op, Timestamp now) {
 // The group takes no more ops at any rank that knows of the loss. One that is
 // under way there is on its way here: it gets the time of one op for that.
 void Group::AbandonIfNeeded(Op* op, Timestamp now) {
-  const bool enough = op->is_exact() ? op->opened_count >= world()
-                                     : op->report.quorum != Timestamp::Never();
-  if (enough || op->abandoned) return;
-  op->abandoned = true;
-  op->hard_limit = std::min(op->hard_limit, now + config_.result_bound);
+  if (HasEnough(*op) || op->abandon_at != Timestamp::Never()) return;
+  op->abandon_at = now + config_.result_bound;
   Rearm(op);
+}
+
+// So many ranks have opened it that it needs none of those who have not.
+bool Group::HasEnough(const Op& op) const {
+  return op.is_exact() ? op.opened_count >= world()
+                       : op.report.quorum != Timestamp::Never();
 }
 
 void Group::EndAsPeerLost(Op* op, Timestamp now) {
@@ -228,13 +231,19 @@ void Group::EndAsPeerLost(Op* op, Timestamp now) {
   Report(op, OpStatus::kPeerLost, EndCause::kError, now);
 }
 
-void Group::EndAtHardLimit(Op* op, Timestamp now) {
-  Count(*op, OpEvent::kHardLimit);
-  if (op->abandoned) {
-    EndAsPeerLost(op, now);
-  } else {
-    Report(op, OpStatus::kHardLimit, EndCause::kError, now);
+bool Group::EndIfOverdue(Op* op, Timestamp now) {
+  if (now >= op->abandon_at) {
+    op->abandon_at = Timestamp::Never();
+    if (!HasEnough(*op)) {
+      Count(*op, OpEvent::kPeerLost);
+      EndAsPeerLost(op, now);
+      return true;
+    }
   }
+  if (now < op->hard_limit) return false;
+  Count(*op, OpEvent::kHardLimit);
+  Report(op, OpStatus::kHardLimit, EndCause::kError, now);
+  return true;
 }
 
 void Group::Leave(wire::LeaveReason reason, Timestamp now) {

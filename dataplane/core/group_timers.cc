@@ -56,7 +56,8 @@ Timestamp Group::DueOf(const Op& op) const {
     return op.opened_count > 0 ? op.ask_open_at : Timestamp::Never();
   }
   const bool active = op.state == OpState::kActive;
-  Timestamp due = active ? op.hard_limit : Timestamp::Never();
+  Timestamp due = active ? std::min(op.hard_limit, op.abandon_at)
+                         : Timestamp::Never();
   if (op.is_exact()) {
     return active ? std::min(due, op.repair_at) : Timestamp::Never();
   }
@@ -168,8 +169,7 @@ void Group::AskAnyOpen(Op* op, Timestamp now) {
 
 void Group::AdvanceExact(Op* op, Timestamp now) {
   if (op->state != OpState::kActive) return;
-  if (now >= op->hard_limit) {
-    EndAtHardLimit(op, now);
+  if (EndIfOverdue(op, now)) {
     CloseOp(op, now);
   } else if (now >= op->repair_at) {
     AdvanceRepair(op, now);
@@ -199,8 +199,8 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
   if (now >= op->limit) {
     Count(*op, OpEvent::kLimit);
     End(op, EndCause::kDeadline, now);
-  } else if (now >= op->hard_limit) {  // rule 14: ends the wait only
-    EndAtHardLimit(op, now);
+  } else {
+    EndIfOverdue(op, now);  // rule 14: the wait only
   }
 }
 

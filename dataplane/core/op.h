@@ -83,8 +83,9 @@ struct Op {
   Timestamp limit = Timestamp::Never();  // T2 or the caller's, if earlier
   Timestamp hard_limit = Timestamp::Never();
   // A rank was lost before enough had opened the op. Who has heard of that
-  // opens no more ops, so that it may wait in vain: its hard limit is near.
-  bool abandoned = false;
+  // opens no more ops, so that it may wait in vain: unless enough have opened
+  // it by then, it ends.
+  Timestamp abandon_at = Timestamp::Never();
   Timestamp last_data;  // arrival of the newest
   Timestamp last_result;
   Timestamp last_progress;  // exact mode

@@ -242,6 +242,7 @@ class Group {
   void WakeBy(Timestamp when);
   void FeedbackSoon(Timestamp now);
   Duration FeedbackInterval() const;
+  Duration Jitter(Duration interval);
   void AdvanceHeartbeat(Timestamp now);
   void AdvanceFeedback(Timestamp now);
   void AdvanceOp(Op* op, Timestamp now);

@@ -122,8 +122,8 @@ void Group::AdvanceFormation(Timestamp now) {
     }
     MarkControl(rank);
   }
-  hello_at_ =
-      std::min(now + kHelloInterval * hello_backoff_, formation_deadline_);
+  const Duration wait = kHelloInterval * hello_backoff_;
+  hello_at_ = std::min(now + wait + Jitter(wait), formation_deadline_);
   hello_backoff_ = std::min(hello_backoff_ * 2, kMaxHelloBackoff);
 }
 
@@ -289,8 +289,9 @@ void Group::AdvanceLeaving(Timestamp now) {
     MarkControl(RankAt(i));
   }
   if (farewells_left_ > 0) --farewells_left_;
-  heartbeat_at_ = now + (farewells_left_ > 0 || !owed ? kFarewellInterval
-                                                      : config_.heartbeat);
+  const Duration wait = farewells_left_ > 0 || !owed ? kFarewellInterval
+                                                     : config_.heartbeat;
+  heartbeat_at_ = now + wait - Jitter(wait);
 }
 
 }  // namespace optireduce::core

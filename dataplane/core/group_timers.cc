@@ -86,6 +86,13 @@ Duration Group::FeedbackInterval() const {
                   kFeedbackPerPeer * static_cast<int64_t>(world()));
 }
 
+// Up to half an interval. Repeats of many ranks must not fall together each
+// time: a queue that drops one of them would drop the same one for ever.
+Duration Group::Jitter(Duration interval) {
+  const auto half = static_cast<uint64_t>(interval.nanos()) / 2;
+  return Duration::Nanos(static_cast<int64_t>(rng_.Below(half + 1)));
+}
+
 void Group::Advance(Timestamp now) {
   // A poller that was not scheduled has heard nobody: not their silence.
   const Duration gap = now - last_advance_;
@@ -124,7 +131,7 @@ void Group::AdvanceHeartbeat(Timestamp now) {
     peers_[i].hello_due = true;
     MarkControl(RankAt(i));
   }
-  heartbeat_at_ = now + config_.heartbeat;
+  heartbeat_at_ = now + config_.heartbeat - Jitter(config_.heartbeat);
 }
 
 // Both watermarks, to all who lack something, while any op is live (rule 3).
@@ -138,8 +145,9 @@ void Group::AdvanceFeedback(Timestamp now) {
       MarkControl(RankAt(i));
     }
   }
-  feedback_at_ = floor_ == high_ ? Timestamp::Never()
-                                 : now + FeedbackInterval() * feedback_backoff_;
+  const Duration wait = FeedbackInterval() * feedback_backoff_;
+  feedback_at_ =
+      floor_ == high_ ? Timestamp::Never() : now + wait + Jitter(wait);
   feedback_backoff_ = std::min(feedback_backoff_ * 2, kMaxFeedbackBackoff);
 }
 
@@ -298,9 +306,8 @@ void Group::AdvanceRepair(Op* op, Timestamp now) {
     }
   }
   op->repair_backoff = std::min(op->repair_backoff * 2, kMaxRepairBackoff);
-  const Duration jitter = Duration::Nanos(static_cast<int64_t>(rng_.Below(
-      static_cast<uint64_t>(config_.nack_interval.nanos()) / 2 + 1)));
-  op->repair_at = now + config_.nack_interval * op->repair_backoff + jitter;
+  const Duration next = config_.nack_interval * op->repair_backoff;
+  op->repair_at = now + next + Jitter(next);
 }
 
 // Reduce-scatter has no result packets: tell the senders how far we are, a

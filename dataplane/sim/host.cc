@@ -117,13 +117,16 @@ void Host::OnEvent(uint32_t /*code*/, uint64_t argument) {
 void Host::Poll() {
   const Timestamp now = world_->loop->now();
   const uint64_t before = delivered_;
-  Receive(now);
-  bool acted = delivered_ != before;
+  // Trainers first: to what this poll brings they answer in the next.
+  bool acted = false;
   for (const auto& trainer : trainers_) {
     if (trainer->next_action() > now) continue;
     trainer->Act(core_.get(), now);
     acted = true;
   }
+  HandleEvents(now);
+  Receive(now);
+  acted = acted || delivered_ != before;
   {
     const NoAllocation trap;
     core_->Advance(clock_.ToHost(now));

@@ -261,9 +261,9 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
                                  ? op->buffers.input + op->InputOffset(info)
                                  : nullptr;
   op->reduction.Freeze(local, own_input);
+  maybe_sendable_ = true;  // its result, and in exact mode the next own chunk
   if (op->has_stage2()) {
     op->sending.results[op->sending.results_tail++] = local;
-    maybe_sendable_ = true;
   } else {
     AcknowledgeReduced(op, now);
   }
@@ -304,7 +304,10 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
     op->result_tails.Set(source.index());
   }
   NoteProgress(op, now);
-  if (op->is_exact()) AcknowledgeReceived(op, source, now);
+  if (op->is_exact()) {
+    AcknowledgeReceived(op, source, now);
+    maybe_sendable_ = true;  // a result is a credit
+  }
   MaybeComplete(op, now);
   return Verdict::kAccepted;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "dataplane/core/group.h"
 
@@ -57,11 +58,14 @@ void Group::Finish(const wire::Header& header, Rank peer, TxDescriptor* out) {
 
 bool Group::NextPacket(TxDescriptor* out, Timestamp now) {
   if (NextControl(out, now) || NextRequest(out, now)) return true;
-  if (!maybe_sendable_) return false;
-  if (NextOpen(out, now) || NextResult(out, now) || NextData(out, now)) {
-    return true;
+  // Looking may make something sendable: the own chunk may be the last that a
+  // result waits for.
+  while (std::exchange(maybe_sendable_, false)) {
+    if (NextOpen(out, now) || NextResult(out, now) || NextData(out, now)) {
+      maybe_sendable_ = true;
+      return true;
+    }
   }
-  maybe_sendable_ = false;
   return false;
 }
 

@@ -289,8 +289,8 @@ void Group::AdvanceLeaving(Timestamp now) {
     MarkControl(RankAt(i));
   }
   if (farewells_left_ > 0) --farewells_left_;
-  const Duration wait = farewells_left_ > 0 || !owed ? kFarewellInterval
-                                                     : config_.heartbeat;
+  const Duration wait =
+      farewells_left_ > 0 || !owed ? kFarewellInterval : config_.heartbeat;
   heartbeat_at_ = now + wait - Jitter(wait);
 }
 

@@ -56,8 +56,8 @@ Timestamp Group::DueOf(const Op& op) const {
     return op.opened_count > 0 ? op.ask_open_at : Timestamp::Never();
   }
   const bool active = op.state == OpState::kActive;
-  Timestamp due = active ? std::min(op.hard_limit, op.abandon_at)
-                         : Timestamp::Never();
+  Timestamp due =
+      active ? std::min(op.hard_limit, op.abandon_at) : Timestamp::Never();
   if (op.is_exact()) {
     return active ? std::min(due, op.repair_at) : Timestamp::Never();
   }

@@ -95,12 +95,12 @@ struct OpReport {
 };
 
 enum class EventKind : uint8_t {
-  kGroupReady,     // every peer answered, at full packet size
-  kGroupFailed,    // formation_limit passed; see `peers` and `narrow`
-  kOpDone,         // `report`
-  kPeerSuspect,    // `peer` is silent
-  kPeerHealthy,    // `peer` is heard again
-  kPeerLost,       // `peer` died or left: the group takes no further ops
+  kGroupReady,   // every peer answered, at full packet size
+  kGroupFailed,  // formation_limit passed; see `peers` and `narrow`
+  kOpDone,       // `report`
+  kPeerSuspect,  // `peer` is silent
+  kPeerHealthy,  // `peer` is heard again
+  kPeerLost,     // `peer` died or left: the group takes no further ops
   // Memory was short: what the other ranks had contributed to `report.op_seq`
   // was given up for an older op.
   kContributionsLost,

@@ -18,13 +18,15 @@ namespace optireduce::core {
 // core, packets taking `latency`.
 class TestNet {
  public:
+  static constexpr uint32_t kTag = 0xABCD1234;
+
   // Sees each datagram's header before it is delivered; false loses it.
   using Filter = std::function<bool(const wire::Header&, Rank from, Rank to)>;
 
   explicit TestNet(size_t world, const GroupConfig& settings = {}) {
     for (size_t i = 0; i < world; ++i) {
       config_ = settings;
-      config_.tag = 0xABCD1234;
+      config_.tag = kTag;
       config_.self = Rank(static_cast<uint16_t>(i));
       for (size_t j = 0; j < world; ++j) {
         config_.members.push_back(

@@ -100,7 +100,7 @@ class Host : public Actor, public Receiver {
   Timestamp last_poll_;
   Timestamp next_poll_ = Timestamp::Never();
   uint64_t poll_generation_ = 0;
-  bool news_ = false;  // for all hosts
+  bool news_ = false;        // for all hosts
   uint32_t idle_polls_ = 0;  // one after the other, at the core's own wish
 
   uint64_t delivered_ = 0;  // to this core

@@ -93,7 +93,7 @@ class Trainer {
   Duration wait_;
   Timestamp refused_since_ = Timestamp::Never();  // for want of room
   Timestamp drain_by_ = Timestamp::Never();
-  Timestamp complain_at_ = Timestamp::Never();  // unless it is released
+  Timestamp complain_at_ = Timestamp::Never();       // unless it is released
   std::vector<std::unique_ptr<OpBuffers>> buffers_;  // by op
   RankOutcome outcome_;
 };

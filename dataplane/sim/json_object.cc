@@ -1,8 +1,13 @@
 #include "dataplane/sim/json_object.h"
 
+#include <cmath>
 #include <utility>
 
 namespace optireduce::sim {
+
+Duration FromMicros(double micros) {
+  return Duration::Nanos(std::llround(micros * 1000));
+}
 
 JsonObject::JsonObject(const Json& json, std::string path, std::string* error)
     : json_(json), path_(std::move(path)), error_(error) {
@@ -66,9 +71,10 @@ void JsonObject::Bool(const std::string& key, bool* to) {
 
 void JsonObject::Micros(const std::string& key, Duration* to) {
   constexpr double kLongest = 1e12;  // twelve days
-  double micros = to->micros();
+  if (Find(key) == nullptr) return;
+  double micros = 0;
   Number(key, -kLongest, kLongest, &micros);
-  *to = Duration::Nanos(static_cast<int64_t>(micros * 1000 + 0.5));
+  *to = FromMicros(micros);
 }
 
 void JsonObject::Text(const std::string& key, std::string* to) {

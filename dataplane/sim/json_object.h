@@ -15,6 +15,9 @@
 
 namespace optireduce::sim {
 
+// To the nearest nanosecond.
+Duration FromMicros(double micros);
+
 // One object of a document. Getters leave *to as it is where the key is absent.
 // The first error is kept in *error; reading goes on.
 class JsonObject {

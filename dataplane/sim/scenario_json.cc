@@ -176,8 +176,7 @@ class Reader {
         object->Fail(key, "is no time, and no list of times by rank");
         return;
       }
-      to->push_back(Duration::Nanos(
-          static_cast<int64_t>(micros.get<double>() * 1000 + 0.5)));
+      to->push_back(FromMicros(micros.get<double>()));
     }
   }
 
@@ -344,7 +343,6 @@ class Reader {
     Duration begin;
     Duration end = Duration::Infinite();
     object->Micros("begin_us", &begin);
-    if (object->Has("end_us")) end = Duration();
     object->Micros("end_us", &end);
     Window window;
     window.begin = Timestamp() + begin;

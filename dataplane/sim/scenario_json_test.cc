@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "dataplane/sim/simulation.h"
 #include "gtest/gtest.h"
@@ -85,6 +86,28 @@ TEST(ScenarioJsonTest, TheSameFileGivesTheSameTrace) {
   EXPECT_EQ(out["ok"], true) << out["violations"];
   EXPECT_EQ(out, OutcomeOf(text));
   EXPECT_GT(out["injected"]["loss"], 0);
+}
+
+TEST(ScenarioJsonTest, AWindowWithoutAnEndIsOpen) {
+  const auto scenario = ScenarioFromJson(R"({
+    "world": 2, "stalls": [{"host": 1, "begin_us": 700}]})");
+  ASSERT_TRUE(scenario.ok()) << scenario.status().ToString();
+  ASSERT_EQ(scenario->stalls.size(), 1u);
+  const Window& window = scenario->stalls[0].window;
+  EXPECT_EQ(window.begin, Timestamp() + Duration::Micros(700));
+  EXPECT_EQ(window.end, Timestamp::Never());
+}
+
+TEST(ScenarioJsonTest, TimesAreRoundedToTheNearestNanosecond) {
+  const auto scenario = ScenarioFromJson(R"({
+    "world": 3, "ops": [{"soft_limit_us": -1.5,
+                         "submit_us": [0.0014, 0.0016, -0.0016]}]})");
+  ASSERT_TRUE(scenario.ok()) << scenario.status().ToString();
+  const auto& op = scenario->groups[0].ops[0];
+  EXPECT_EQ(op.descriptor.soft_limit, Duration::Nanos(-1500));
+  const std::vector<Duration> submits = {Duration::Nanos(1), Duration::Nanos(2),
+                                         Duration::Nanos(-2)};
+  EXPECT_EQ(op.submit_after, submits);
 }
 
 TEST(ScenarioJsonTest, ErrorsNameTheKey) {

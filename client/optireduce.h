@@ -90,9 +90,9 @@ const char* or_last_error(void);
 
 /* ---- spans of time ------------------------------------------------------ */
 
-#define OR_MICROSECONDS(n) ((int64_t)(n)*1000)
-#define OR_MILLISECONDS(n) ((int64_t)(n)*1000000)
-#define OR_SECONDS(n) ((int64_t)(n)*1000000000)
+#define OR_MICROSECONDS(n) ((n)*INT64_C(1000))
+#define OR_MILLISECONDS(n) ((n)*INT64_C(1000000))
+#define OR_SECONDS(n) ((n)*INT64_C(1000000000))
 
 /* ---- session ------------------------------------------------------------ */
 

@@ -108,7 +108,7 @@ ControlChannel::Result ControlChannel::TryReceive(control::ServerFrame* frame,
              : Result::kEnd;
 }
 
-bool ControlChannel::WaitFor(short events, const Deadline& deadline) const {
+bool ControlChannel::WaitFor(int16_t events, const Deadline& deadline) const {
   pollfd waited{fd_.get(), events, 0};
   for (;;) {
     const timespec left = ToTimespec(deadline.Left());

@@ -35,7 +35,7 @@ class ControlChannel {
 
   // Waits until TrySend (`events` POLLOUT) or TryReceive (POLLIN) has something
   // to do; false when the deadline came first.
-  bool WaitFor(short events, const Deadline& deadline) const;
+  bool WaitFor(int16_t events, const Deadline& deadline) const;
 
   int fd() const { return fd_.get(); }
   // Ends the connection for good, also for forked copies of the descriptor. The

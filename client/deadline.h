@@ -21,8 +21,9 @@ inline Timestamp MonotonicNow() {
 
 // For a span that is not negative.
 inline timespec ToTimespec(Duration span) {
-  return {static_cast<time_t>(span.nanos() / 1'000'000'000),
-          static_cast<long>(span.nanos() % 1'000'000'000)};
+  return {
+      static_cast<time_t>(span.nanos() / 1'000'000'000),
+      static_cast<decltype(timespec::tv_nsec)>(span.nanos() % 1'000'000'000)};
 }
 
 // Sleeps for `span`; signals cut it shorter.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cinttypes>
 #include <string_view>
 
 #include "gradcodec/dtype.h"
@@ -231,9 +232,8 @@ std::string DescribeRange(const Range& range, const uint8_t* data,
   const uint64_t begin =
       reinterpret_cast<uintptr_t>(data) + (range.offset - data_offset);
   char text[64];
-  snprintf(text, sizeof(text), "[0x%llx, 0x%llx)",
-           static_cast<unsigned long long>(begin),
-           static_cast<unsigned long long>(begin + range.bytes));
+  snprintf(text, sizeof(text), "[0x%" PRIx64 ", 0x%" PRIx64 ")", begin,
+           begin + range.bytes);
   return text;
 }
 

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace optireduce::control {
 namespace {
@@ -281,7 +284,7 @@ TEST(ConfigLoaderTest, EveryKeyCanBeSetFromEverywhere) {
     ASSERT_TRUE(by_flag.ok()) << by_flag.status();
     EXPECT_EQ(EffectiveOf(*by_flag, key).value, value);
     EXPECT_EQ(EffectiveOf(*by_flag, key).origin, Origin::kFlag);
-    const auto by_variable = Load(kGood, {variable + "=" + value});
+    const auto by_variable = Load(kGood, {absl::StrCat(variable, "=", value)});
     ASSERT_TRUE(by_variable.ok()) << by_variable.status();
     EXPECT_EQ(EffectiveOf(*by_variable, key).value, value);
     EXPECT_EQ(EffectiveOf(*by_variable, key).origin, Origin::kEnvironment);

@@ -220,7 +220,7 @@ class DispatcherTest : public ::testing::Test {
     dispatcher_->OnNotice(changed);
   }
   Forming ReadyGroup(TestClient& client) {
-    const Forming forming = StartForming(client);
+    Forming forming = StartForming(client);
     Notify(client, forming, core::EventKind::kGroupReady);
     EXPECT_TRUE(Answer(client, forming.request).has_form_group());
     return forming;

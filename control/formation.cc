@@ -60,7 +60,7 @@ class Checker {
 
  private:
   // Always false. `ranks` are at fault.
-  bool Fail(const std::string& message, std::vector<size_t> ranks) {
+  bool Fail(const std::string& message, const std::vector<size_t>& ranks) {
     error_.set_code(ERROR_MEMBERS);
     error_.set_message(message);
     for (const size_t rank : ranks) {

@@ -61,7 +61,7 @@ absl::Status CheckMerged(const config::DaemonConfig& merged) {
   const auto& schema = *config::DaemonConfig::descriptor();
   for (int i = 0; i < schema.field_count(); ++i) {
     if (schema.field(i)->name().rfind("group_", 0) != 0) continue;
-    const absl::Status status = CheckValue(*schema.field(i), merged);
+    absl::Status status = CheckValue(*schema.field(i), merged);
     if (!status.ok()) return status;
   }
   return CheckGroupRules(merged);

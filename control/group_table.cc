@@ -35,9 +35,9 @@ template <class Add>
 std::string ListRanks(const core::RankSet& ranks, size_t world,
                       const Add& add) {
   std::string text;
-  for (uint16_t r = 0; r < world; ++r) {
-    if (!ranks.Contains(core::Rank(r))) continue;
-    add(r);
+  for (size_t r = 0; r < world; ++r) {
+    if (!ranks.Contains(core::Rank(static_cast<uint16_t>(r)))) continue;
+    add(static_cast<uint32_t>(r));
     absl::StrAppend(&text, text.empty() ? "" : ", ", r);
   }
   return text;

@@ -119,8 +119,8 @@ TEST(CheckTest, EveryRankOfReduceScatterHasItsPart) {
   checked.collective = OR_REDUCE_SCATTER;
   for (uint32_t rank = 0; rank < 3; ++rank) {
     checked.rank = rank;
-    const std::vector<unsigned char> part(
-        whole.begin() + rank * 12'000, whole.begin() + rank * 12'000 + 12'000);
+    const auto first = whole.begin() + ptrdiff_t{rank} * 12'000;
+    const std::vector<unsigned char> part(first, first + 12'000);
     EXPECT_EQ(Wrong(checked, part), 0u);
     checked.rank = (rank + 1) % 3;
     EXPECT_GT(Wrong(checked, part), 2900u);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <string>
 #include <vector>
 
@@ -42,11 +43,10 @@ int Measure(const Options& options) {
       },
       [&](const Row& row, uint64_t done) {
         if (!speaks) return;
-        fprintf(stderr, "optiperf: %llu bytes: %llu of %llu operations\n",
-                static_cast<unsigned long long>(row.bytes),
-                static_cast<unsigned long long>(done),
-                static_cast<unsigned long long>(options.warmup +
-                                                options.iterations));
+        fprintf(stderr,
+                "optiperf: %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64
+                " operations\n",
+                row.bytes, done, options.warmup + options.iterations);
       });
   if (status < 0) return Fail(options, status);
   bool wrong = false;

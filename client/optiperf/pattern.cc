@@ -44,9 +44,8 @@ inline double RoughDouble(uint32_t bits) {
                                exponent << 52 | (more >> 12));
 }
 
-inline float SmoothFloat(uint32_t bits) {
-  return static_cast<float>((bits & 63) + 1);
-}
+// 1..64, which every type holds.
+inline uint32_t Smooth(uint32_t bits) { return (bits & 63) + 1; }
 
 template <class T, class Convert>
 void Fill(uint32_t seed, uint64_t first, size_t n, void* out, Convert convert) {
@@ -61,9 +60,8 @@ template <class T>
 void FillInteger(Pattern pattern, uint32_t seed, uint64_t first, size_t n,
                  void* out) {
   if (pattern == Pattern::kSmooth) {
-    return Fill<T>(seed, first, n, out, [](uint32_t bits) {
-      return static_cast<T>((bits & 63) + 1);
-    });
+    return Fill<T>(seed, first, n, out,
+                   [](uint32_t bits) { return static_cast<T>(Smooth(bits)); });
   }
   Fill<T>(seed, first, n, out, [](uint32_t bits) {
     return static_cast<T>(uint64_t{bits} << 32 | Mix(bits));
@@ -74,7 +72,7 @@ void FillFloating(Pattern pattern, Dtype dtype, uint32_t seed, uint64_t first,
                   size_t n, void* out) {
   const bool rough = pattern == Pattern::kRough;
   const auto make = [rough](uint32_t bits) {
-    return rough ? RoughFloat(bits) : SmoothFloat(bits);
+    return rough ? RoughFloat(bits) : static_cast<float>(Smooth(bits));
   };
   switch (dtype) {
     case Dtype::kFloat16:
@@ -87,8 +85,7 @@ void FillFloating(Pattern pattern, Dtype dtype, uint32_t seed, uint64_t first,
       });
     case Dtype::kFloat64:
       return Fill<double>(seed, first, n, out, [rough](uint32_t bits) {
-        return rough ? RoughDouble(bits)
-                     : static_cast<double>(SmoothFloat(bits));
+        return rough ? RoughDouble(bits) : static_cast<double>(Smooth(bits));
       });
     default:
       return Fill<float>(seed, first, n, out, make);

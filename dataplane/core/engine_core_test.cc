@@ -21,9 +21,12 @@ namespace {
 
 using wire::PacketType;
 
+constexpr uint32_t kPayload = 496;
+constexpr uint64_t kChunk = kPayload / sizeof(float);
+
 GroupConfig FastSettings() {
   GroupConfig config;
-  config.payload_bytes = 496;  // 124 floats
+  config.payload_bytes = kPayload;
   config.stage1_bound = Duration::Millis(6);
   config.result_bound = Duration::Millis(10);
   config.early_wait = Duration::Millis(1);
@@ -88,9 +91,8 @@ TEST_P(ModeTest, SumsWhatEveryRankHas) {
         EXPECT_EQ(report->status, OpStatus::kComplete);
         EXPECT_EQ(report->contributions, count * world);
         for (size_t i = 0; i < count; ++i) {
-          const float sum = static_cast<float>(world * (world + 1) / 2 * 100 +
-                                               world * (i % 7));
-          ASSERT_EQ(buffers.values[r][i], sum) << i;
+          const size_t sum = world * (world + 1) / 2 * 100 + world * (i % 7);
+          ASSERT_EQ(buffers.values[r][i], static_cast<float>(sum)) << i;
         }
       }
       // Everything is given back once all know that all are done.
@@ -250,8 +252,8 @@ TEST(BoundedTest, StreamsAreStaggered) {
   constexpr size_t kWorld = 4;
   TestNet net(kWorld, FastSettings());
   FormOrDie(&net, kWorld);
-  const OpDescriptor op = AllReduce(kWorld * 124 * 50, Mode::kBounded);
-  const ChunkPlan plan(op, kWorld, 496, 0xABCD1234, OpSeq(0));
+  const OpDescriptor op = AllReduce(kWorld * kChunk * 50, Mode::kBounded);
+  const ChunkPlan plan(op, kWorld, kPayload, 0xABCD1234, OpSeq(0));
   Buffers buffers(kWorld, op.count);
   std::map<std::pair<Rank, Rank>, uint32_t> first_chunk;
   std::map<Rank, Rank> first_owner;
@@ -362,8 +364,8 @@ TEST(ExactTest, EveryCollectiveSurvivesLoss) {
 TEST(ExactTest, SendsNoFurtherThanTheOwnerCanHold) {
   TestNet net(2, FastSettings());
   FormOrDie(&net, 2);
-  const uint32_t window = Reduction::CreditWindow(496, 2);
-  const OpDescriptor op = AllReduce(2 * 124 * (window + 50), Mode::kExact);
+  const uint32_t window = Reduction::CreditWindow(kPayload, 2);
+  const OpDescriptor op = AllReduce(2 * kChunk * (window + 50), Mode::kExact);
   Buffers buffers(2, op.count);
   size_t sent = 0;
   // Rank 1 has opened the op, but rank 0 never hears how far it is.

@@ -258,8 +258,10 @@ bool Group::ResultOf(Op* op, TxDescriptor* out, Timestamp now) {
   const bool gathered = !op->has_stage1();
   // A gathered chunk is read from the trainer's buffer and lands in that of the
   // receiver: both must be there.
-  if (gathered && (op->state != OpState::kActive || op->opened_count < world()))
+  if (gathered &&
+      (op->state != OpState::kActive || op->opened_count < world())) {
     return false;
+  }
   while (sending.results_head < sending.results_tail) {
     const uint32_t local = sending.results[sending.results_head];
     const bool tail = sending.results_total - sending.results_head <=

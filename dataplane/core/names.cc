@@ -138,7 +138,6 @@ bool IsPossible(OpState state, OpEvent event) {
     case OpEvent::kWatermark:
       return true;
     case OpEvent::kQuorum:
-      return live;
     case OpEvent::kPeerLost:
       return live;
     case OpEvent::kStage1Bound:

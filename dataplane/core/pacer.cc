@@ -10,8 +10,8 @@ Pacer::Pacer(const RateController* rate, uint32_t burst_bytes)
       tokens_(capacity_) {}
 
 void Pacer::Fill(Timestamp now) {
-  if (now <= filled_at_)
-    return;  // also a clock that stands still or jumps back
+  // Also a clock that stands still or jumps back.
+  if (now <= filled_at_) return;
   const Tokens gained =
       Tokens{(now - filled_at_).nanos()} * rate_->BitsPerSecond();
   tokens_ = std::min(capacity_, tokens_ + gained);

@@ -11,7 +11,7 @@ TEST(PacerTest, GrantsTheRateToTheByteHoweverOftenItIsAsked) {
   const FixedRate rate(1'000'000'000);
   Pacer pacer(&rate, 1'000'000);
   pacer.OnSent(1'000'000);  // empty
-  for (int i = 1; i <= 100; ++i) pacer.Available(At(i * 10'000));
+  for (int64_t i = 1; i <= 100; ++i) pacer.Available(At(i * 10'000));
   EXPECT_EQ(pacer.Available(At(1'000'000)), 125'000);
 }
 

@@ -17,8 +17,9 @@ using wire::PacketType;
 
 constexpr size_t kWorld = 3;
 constexpr uint32_t kTag = 0xABCD1234;  // TestNet's
-constexpr uint32_t kPayload = 496;     // 124 floats
-constexpr uint64_t kCount = 3 * 2 * 124;
+constexpr uint32_t kPayload = 496;
+constexpr uint64_t kChunk = kPayload / sizeof(float);
+constexpr uint64_t kCount = kWorld * 2 * kChunk;
 constexpr Duration kNanosecond = Duration::Nanos(1);
 
 GroupConfig Settings() {
@@ -162,7 +163,7 @@ TEST_F(PacketChecksTest, OnlyAMemberOfThisFormationIsHeard) {
 TEST_F(PacketChecksTest, ADamagedPacketChangesNothing) {
   std::vector<uint8_t> packet = Sealed(From(1, PacketType::kFeedback), {});
   const uint64_t before = Peer(1).packets_received;
-  for (size_t bit = 8 * 24; bit < 8 * packet.size(); ++bit) {
+  for (size_t bit = size_t{8} * 24; bit < 8 * packet.size(); ++bit) {
     packet[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
     EXPECT_EQ(Receive(packet, AddressOf(1), net_.now(), net_.now()),
               Verdict::kBadCrc);
@@ -303,7 +304,7 @@ TEST_F(PacketChecksTest, StageOneEndsEarlyAfterTheTails) {
 }
 
 TEST_F(PacketChecksTest, TheLastPacketsOfAStreamAreMarked) {
-  Start(Mode::kBounded, 3 * 124 * 600);
+  Start(Mode::kBounded, kWorld * kChunk * 600);
   size_t data = 0;
   size_t tails = 0;
   for (const wire::Header& header : Sent()) {
@@ -321,7 +322,7 @@ TEST_F(PacketChecksTest, TheLastPacketsOfAStreamAreMarked) {
 // Two of these ops are more than the group's memory.
 TEST_F(PacketChecksTest, AnExactOpIsKeptWhileOthersMayNeedIt) {
   constexpr uint32_t kChunks = 320;
-  Start(Mode::kExact, kWorld * 124 * kChunks);
+  Start(Mode::kExact, kWorld * kChunk * kChunks);
   Sent();
   for (uint32_t local = 0; local < kChunks; ++local) {
     for (uint16_t rank : {1, 2}) {
@@ -342,7 +343,7 @@ TEST_F(PacketChecksTest, AnExactOpIsKeptWhileOthersMayNeedIt) {
 
 TEST_F(PacketChecksTest, ANackGetsWhatTheShardHasAndNoMore) {
   // One rank has a chunk more than the others.
-  Start(Mode::kExact, 3 * 124 + 1);
+  Start(Mode::kExact, kWorld * kChunk + 1);
   uint16_t peer = plan_.ChunksOf(Rank(1)) == 1 ? 1 : 2;
   ASSERT_EQ(plan_.ChunksOf(Rank(peer)), 1u);
   Sent();  // the scatter
@@ -367,8 +368,9 @@ TEST_F(PacketChecksTest, OnlyAPossibleCreditCounts) {
   op_.collective = Collective::kReduceScatter;
   Start(Mode::kExact);
   for (uint32_t local : {0, 1}) {
-    for (uint16_t rank : {1, 2})
+    for (uint16_t rank : {1, 2}) {
       Receive(DataFrom(rank, OwnChunk(local)), full_);
+    }
   }
   Sent();
   const auto credit = [&](uint16_t rank, uint32_t prefix) {

@@ -8,6 +8,9 @@
 namespace optireduce::core {
 namespace {
 
+constexpr uint32_t kPayload = 496;
+constexpr uint64_t kChunk = kPayload / sizeof(float);
+
 // Rank 0's shard of a two-rank op, in a memory of exactly the bytes it asks
 // for.
 struct Shard {
@@ -15,7 +18,7 @@ struct Shard {
     op.mode = mode;
     op.count = count;
     op.collective = Collective::kReduceScatter;  // rank 0 owns shard 0
-    plan = ChunkPlan(op, world, 496, 1, OpSeq(0));
+    plan = ChunkPlan(op, world, kPayload, 1, OpSeq(0));
     memory.resize(Reduction::BytesNeeded(op, plan, Rank(0), world) / 8);
     reduction = Reduction(op, plan, Rank(0), world,
                           reinterpret_cast<uint8_t*>(memory.data()));
@@ -37,7 +40,7 @@ struct Shard {
 };
 
 TEST(BoundedReductionTest, CountsEachContributionOnce) {
-  Shard shard(Mode::kBounded, 3, 3 * 248);
+  Shard shard(Mode::kBounded, 3, 3 * 2 * kChunk);
   ASSERT_EQ(shard.reduction.chunks(), 2u);
   EXPECT_EQ(shard.Add(0, 0, 1), Reduction::AddResult::kAdded);
   EXPECT_EQ(shard.Add(0, 1, 2), Reduction::AddResult::kAdded);
@@ -49,7 +52,7 @@ TEST(BoundedReductionTest, CountsEachContributionOnce) {
 }
 
 TEST(BoundedReductionTest, FrozenIsFinal) {
-  Shard shard(Mode::kBounded, 3, 3 * 248);
+  Shard shard(Mode::kBounded, 3, 3 * 2 * kChunk);
   shard.Add(1, 0, 2);
   shard.Add(1, 2, 2);
   shard.reduction.Freeze(1, nullptr);
@@ -67,8 +70,8 @@ TEST(BoundedReductionTest, FrozenIsFinal) {
 
 TEST(ExactReductionTest, SumsInRankOrderWhateverTheArrival) {
   const float big = 1e8f;
-  Shard shard(Mode::kExact, 3, 3 * 124);
-  const std::vector<float> own(124, big);
+  Shard shard(Mode::kExact, 3, 3 * kChunk);
+  const std::vector<float> own(kChunk, big);
   EXPECT_EQ(shard.Add(0, 2, 1), Reduction::AddResult::kAdded);
   EXPECT_EQ(shard.Add(0, 1, -big), Reduction::AddResult::kAdded);
   EXPECT_EQ(shard.reduction.Add(0, Rank(0), nullptr),
@@ -79,12 +82,12 @@ TEST(ExactReductionTest, SumsInRankOrderWhateverTheArrival) {
 
 TEST(ExactReductionTest, TheStashSlidesAndRefusesWhatIsAhead) {
   const size_t world = 1024;
-  Shard shard(Mode::kExact, world, 124 * 40 * world);
-  const uint32_t window = Reduction::CreditWindow(496, world);
+  Shard shard(Mode::kExact, world, kChunk * 40 * world);
+  const uint32_t window = Reduction::CreditWindow(kPayload, world);
   ASSERT_GT(shard.reduction.chunks(), 2 * window);
   EXPECT_EQ(shard.reduction.credit_limit(), window);
   EXPECT_EQ(shard.Add(window, 5, 1), Reduction::AddResult::kBeyondCredit);
-  const std::vector<float> own(124, 1.0f);
+  const std::vector<float> own(kChunk, 1.0f);
   const auto* input = reinterpret_cast<const uint8_t*>(own.data());
   for (uint32_t local = 0; local < shard.reduction.chunks(); ++local) {
     for (uint16_t rank = 0; rank < world; ++rank) {

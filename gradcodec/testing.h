@@ -30,7 +30,7 @@ class Misaligned {
       std::memcpy(data(), values.data(), values.size() * sizeof(T));
     }
   }
-  Misaligned(Misaligned&&) = default;
+  Misaligned(Misaligned&&) noexcept = default;
 
   void* data() { return bytes_.data() + start_; }
   const void* data() const { return bytes_.data() + start_; }

@@ -431,7 +431,7 @@ TEST_F(ShmSessionTest, EqualCookiesAreTheClientsOwnAffair) {
 
 TEST_F(ShmSessionTest, EveryOutstandingOpHasASlot) {
   std::vector<Submission> submissions;
-  for (uint32_t i = 0; i < kSlots; ++i) {
+  for (uint64_t i = 0; i < kSlots; ++i) {
     OptireduceShmSubmission s = AllReduce(i * 8, 1);
     s.output_offset += 4;
     submissions.push_back(Accepted(s));

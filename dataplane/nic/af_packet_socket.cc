@@ -67,7 +67,7 @@ bool AfPacketSocket::SetFilter(Ipv4Address ours) const {
       BPF_STMT(BPF_RET | BPF_K, kAll),
       BPF_STMT(BPF_RET | BPF_K, 0),
   };
-  const sock_fprog filter = {static_cast<unsigned short>(std::size(program)),
+  const sock_fprog filter = {static_cast<uint16_t>(std::size(program)),
                              program};
   return setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
                     sizeof(filter)) == 0;

@@ -314,7 +314,7 @@ absl::Status DpdkPortImpl::SetUpQueues(const rte_eth_dev_info& device,
           id, &plan_.rx_descriptors, &plan_.tx_descriptors)) {
     return DeviceError(info_.name, "size its queues", error);
   }
-  const size_t spare = kHeld + kBurst + 2 * kPoolCache;
+  const size_t spare = kHeld + kBurst + size_t{2} * kPoolCache;
   absl::Status status =
       rx_pool_.Create(absl::StrCat("optireduce_rx_", id),
                       plan_.rx_buffers + spare, plan_.buffer_bytes);

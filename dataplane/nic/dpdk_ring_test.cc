@@ -223,8 +223,9 @@ TEST_F(DpdkRingTest, FullDeviceQueueKeepsFramesInOrderWithoutSpinning) {
   Connect(16);  // 15 frames fit
   Resolve();
   int sent = 0;
-  while (SendOne(*a_, {kIpB, kPort}, 10 + static_cast<size_t>(sent), now_))
+  while (SendOne(*a_, {kIpB, kPort}, 10 + static_cast<size_t>(sent), now_)) {
     ++sent;
+  }
   // What the device did not take waits in the port, up to its backlog.
   EXPECT_EQ(sent, 15 + 128);
   EXPECT_EQ(CounterOf(*a_, "tx_frames"), 3 + 15);  // three for ARP

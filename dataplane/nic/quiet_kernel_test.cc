@@ -33,7 +33,9 @@ class UdpSocket {
   // "unreachable" is there before send() returns.
   int ErrorAfterSendingTo(uint16_t port) const {
     const sockaddr_in address = Address(port);
-    connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)),
+              0);
     EXPECT_EQ(send(fd_, "x", 1, 0), 1);
     int error = 0;
     socklen_t size = sizeof(error);

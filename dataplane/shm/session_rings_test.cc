@@ -15,7 +15,7 @@
 namespace optireduce::shm {
 namespace {
 
-constexpr uint32_t kSlots = OPTIREDUCE_SHM_SUBMISSION_SLOTS;
+constexpr uint64_t kSlots = OPTIREDUCE_SHM_SUBMISSION_SLOTS;
 
 // The client's end, as the ABI describes it.
 class Client {

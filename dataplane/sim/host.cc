@@ -37,7 +37,7 @@ GroupRun* World::FindGroup(uint32_t tag) {
 }
 
 Host::Host(World* world, uint16_t index, const HostSpec& spec,
-           std::vector<Stall> stalls)
+           const std::vector<Stall>& stalls)
     : world_(world),
       index_(index),
       spec_(spec),

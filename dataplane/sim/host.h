@@ -46,7 +46,7 @@ struct World {
 class Host : public Actor, public Receiver {
  public:
   Host(World* world, uint16_t index, const HostSpec& spec,
-       std::vector<Stall> stalls);
+       const std::vector<Stall>& stalls);
 
   const HostClock& clock() const { return clock_; }
   // Trainers, in any order.

@@ -8,7 +8,6 @@ namespace optireduce::sim {
 
 namespace {
 
-using core::Collective;
 using wire::PacketType;
 
 bool IsAboutAnOp(PacketType type) {

@@ -18,7 +18,7 @@ uint32_t OldTag(uint32_t tag) { return ~tag; }
 }  // namespace
 
 Network::Network(EventLoop* loop, PacketPool* pool, Rng* rng, Trace* trace,
-                 FaultCounts* counts, std::vector<LinkSpec> links)
+                 FaultCounts* counts, const std::vector<LinkSpec>& links)
     : loop_(loop), pool_(pool), rng_(rng), trace_(trace), counts_(counts) {
   ports_.reserve(links.size());
   for (const LinkSpec& link : links) ports_.emplace_back(link);

@@ -30,8 +30,8 @@ inline constexpr uint32_t kWireOverhead = 8 + 14 + 4 + 12 + 28;
 struct LinkSpec {
   uint64_t rate_bps = 10'000'000'000;
   Duration delay = Duration::Micros(2);  // NIC to switch, or switch to NIC
-  uint64_t nic_queue_bytes = 64 * 1024;
-  uint64_t switch_queue_bytes = 512 * 1024;
+  uint64_t nic_queue_bytes = 64 << 10;
+  uint64_t switch_queue_bytes = 512 << 10;
 };
 
 // On/off traffic of somebody else into a host's switch port.
@@ -54,7 +54,7 @@ class Receiver {
 class Network : public Actor {
  public:
   Network(EventLoop* loop, PacketPool* pool, Rng* rng, Trace* trace,
-          FaultCounts* counts, std::vector<LinkSpec> links);
+          FaultCounts* counts, const std::vector<LinkSpec>& links);
 
   void Attach(uint16_t host, Receiver* receiver) {
     ports_[host].receiver = receiver;

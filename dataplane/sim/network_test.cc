@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kBody = 1000;
 constexpr uint32_t kDatagram = wire::kHeaderBytes + kBody + wire::kCrcBytes;
-constexpr uint32_t kOnWire = kDatagram + kWireOverhead;
+constexpr uint64_t kOnWire = kDatagram + kWireOverhead;
 
 class Sink : public Receiver {
  public:

@@ -182,7 +182,7 @@ TEST_F(OpTest, EveryWrongFigureShows) {
   const auto wrong = [this](auto change) {
     const core::OpReport before = report_;
     change();
-    const std::string found = Values();
+    std::string found = Values();
     report_ = before;
     return found;
   };

@@ -173,7 +173,8 @@ TEST(PlainCases, WorldsAroundAndAboveAWordOfBits) {
     Add(&scenario, average);
     const Outcome outcome = RunWell(scenario);
     ExpectAllComplete(scenario, outcome);
-    const auto total = static_cast<float>(world * (world + 1) / 2);
+    const size_t of_ranks = world * (world + 1) / 2;
+    const auto total = static_cast<float>(of_ranks);
     for (size_t rank = 0; rank < world; ++rank) {
       EXPECT_EQ(Floats(OpOf(outcome, rank, 0)), std::vector<float>(3, total));
       EXPECT_EQ(Floats(OpOf(outcome, rank, 1)),
@@ -261,8 +262,9 @@ TEST(PlainCases, ALoneOpTakesAtMostAFifthLongerThanTheLinkNeeds) {
       Add(&scenario, AllReduce(count, mode));
       const Outcome outcome = RunWell(scenario);
       ExpectAllComplete(scenario, outcome);
+      const double chunk = 1424.0 / sizeof(float);
       const double packets =
-          std::ceil(count / static_cast<double>(world) / (1424 / 4)) * 2 *
+          std::ceil(count / static_cast<double>(world) / chunk) * 2 *
           static_cast<double>(world - 1);
       const double wire_bytes = packets * (1424 + 32 + 4 + kWireOverhead);
       const double seconds = wire_bytes * 8 / 1e9 + 4 * 2 * 2e-6;

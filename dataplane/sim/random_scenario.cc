@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -68,7 +69,7 @@ class Draw {
       HostSpec host;
       host.link.rate_bps = rng_.Chance(0.05) ? 1'000'000'000 : rate;
       host.link.delay = delay;
-      host.link.nic_queue_bytes = 64 * 1024;
+      host.link.nic_queue_bytes = 64 << 10;
       host.link.switch_queue_bytes = 4 << 20;
       host.poll_interval =
           Between(Duration::Micros(1), Duration::Micros(10), &rng_);
@@ -232,7 +233,7 @@ class Draw {
       largest = std::max(largest, bytes + bytes / world * 2);
     }
     group->config.memory_budget =
-        rng_.LogUniform(largest + 16 * 1024, largest * 3 + 64 * 1024);
+        rng_.LogUniform(largest + (16 << 10), largest * 3 + (64 << 10));
   }
 
   // More chunks than an exact op's senders may run ahead.
@@ -320,8 +321,8 @@ class Draw {
   // Log-uniform, in steps of a thousandth.
   double Share(double low, double high) {
     const auto drawn =
-        rng_.LogUniform(static_cast<uint64_t>(low * 1000 + 0.5),
-                        static_cast<uint64_t>(high * 1000 + 0.5));
+        rng_.LogUniform(static_cast<uint64_t>(std::llround(low * 1000)),
+                        static_cast<uint64_t>(std::llround(high * 1000)));
     return static_cast<double>(drawn) / 1000;
   }
 

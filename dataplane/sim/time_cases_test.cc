@@ -13,7 +13,6 @@ namespace {
 using core::EndCause;
 using core::Mode;
 using core::OpStatus;
-using core::Verdict;
 using gradcodec::ReduceOp;
 using testing::Add;
 using testing::AllReduce;
@@ -173,7 +172,7 @@ TEST(TimeCases, ATrainerFarBehindCostsAFixedAmountOfMemory) {
   Scenario scenario = Ranks(4);
   GroupSpec& group = scenario.groups[0];
   group.config.window = 8;
-  group.config.memory_budget = 256 * 1024;
+  group.config.memory_budget = 256 << 10;
   group.config.stage1_bound = Duration::Millis(1);
   group.config.result_bound = Duration::Millis(2);
   group.config.early_wait = Duration::Micros(200);

@@ -121,8 +121,8 @@ class Run {
     slot.dtype = 1 + Byte() % 12;
     slot.mode = 1 + Byte() % 2;
     slot.count = Byte();
-    slot.input_offset = segment_.data_offset() + Byte() * 16;
-    slot.output_offset = segment_.data_offset() + Byte() * 16;
+    slot.input_offset = segment_.data_offset() + uint64_t{Byte()} * 16;
+    slot.output_offset = segment_.data_offset() + uint64_t{Byte()} * 16;
     // One change.
     reinterpret_cast<uint8_t*>(&slot)[Byte() % sizeof(slot)] ^= Byte();
   }

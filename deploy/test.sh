@@ -71,8 +71,10 @@ block_clang() { bazel_tests --config=clang --test_tag_filters=-no-sanitizer; }
 block_clang-tidy() {
   check_clang_tidy() {
     /usr/bin/python3 tests/tidy/compdb.py || return 1
-    # It counts the warnings that it does not show, from other people's headers.
-    find_sources '*.cc' | xargs -0 -r -n 4 -P "$(nproc)" clang-tidy --quiet -p . 2> >(grep -v 'warnings\? generated')
+    # Without --config-file it looks for one in the folder of every header. It
+    # counts the warnings that it does not show, from other people's headers.
+    find_sources '*.cc' | xargs -0 -r -n 4 -P "$(nproc)" \
+      clang-tidy --config-file=.clang-tidy --quiet -p . 2> >(grep -v 'warnings\? generated')
   }
   check check_clang_tidy
 }

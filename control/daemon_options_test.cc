@@ -199,7 +199,7 @@ const std::map<std::string, Case>& Cases() {
   return cases;
 }
 
-// dispatcher_test.cc has these: the tables use them as they are.
+// dispatcher_test has these: the tables use them as they are.
 const std::vector<std::string> kQuotas = {
     "max_sessions_per_user", "max_groups_per_session", "max_segment_mb",
     "max_total_segment_mb", "max_total_group_mb"};

@@ -3,9 +3,10 @@
 //   | header, 32 bytes | body, header.length bytes | trailer: CRC32C, 4 bytes |
 //
 // Everything is little-endian and of fixed width; docs/PROTOCOL.md has the byte
-// tables, wire_test.cc golden vectors. Encoding writes into memory the caller
-// owns. Decoding never reads past the bytes it is given, aborts on nothing, and
-// says in one WireError what is wrong. Pure functions, no state, any thread.
+// tables, wire_golden_test.cc golden vectors. Encoding writes into memory the
+// caller owns. Decoding never reads past the bytes it is given, aborts on
+// nothing, and says in one WireError what is wrong. Pure functions, no state,
+// any thread.
 
 #ifndef OPTIREDUCE_PROTO_WIRE_H_
 #define OPTIREDUCE_PROTO_WIRE_H_

@@ -198,7 +198,7 @@ class DeathTest(unittest.TestCase):
                 for r in range(2)]
 
     def test_killed_clients_leave_nothing(self):
-        """S02, S17 in small; control/dispatcher_test.cc has every moment of the handshake."""
+        """S02, S17 in small; control/dispatcher_session_test.cc has every moment of the handshake."""
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")
         rng = random.Random(seed)

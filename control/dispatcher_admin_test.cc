@@ -1,0 +1,122 @@
+// What optictl asks, and stopping.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "control/dispatcher_testing.h"
+
+namespace optireduce::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(DispatcherTest, StatusNeedsNoSession) {
+  TestClient client = Connect();
+  Request request;
+  request.set_id(1);
+  request.mutable_status();
+  client.Send(request);
+  ASSERT_TRUE(RunUntil([&] { return !engine_.commands.empty(); }));
+  engine::Snapshot snapshot;
+  snapshot.port_up = true;
+  snapshot.silent_next_hops = {nic::Ipv4Address(0x0A000009)};
+  AnswerSnapshot(engine_.Take<engine::TakeSnapshot>().request,
+                 std::move(snapshot));
+  const StatusReply status = Answer(client, 1).status();
+  EXPECT_EQ(status.version(), "1.2.3");
+  EXPECT_EQ(status.state(), "ready");
+  EXPECT_EQ(status.address(), "10.0.0.1");
+  EXPECT_EQ(status.driver(), "net_test");
+  EXPECT_EQ(status.mtu(), 1500u);
+  EXPECT_THAT(status.notes(),
+              ElementsAre("a fallback", HasSubstr("10.0.0.9 answers no ARP")));
+}
+
+TEST_F(DispatcherTest, GroupsPeersAndStats) {
+  TestClient client = LiveClient();
+  const Forming group = ReadyGroup(client);
+  engine::Snapshot snapshot;
+  snapshot.counters = {{"core_bad_crc", 3}};
+  engine::GroupSnapshot row;
+  row.group = group.id;
+  row.status.next_op = core::OpSeq(12);
+  row.status.memory_used = 77;
+  row.status.peers.resize(2);
+  row.status.peers[1].suspect = true;
+  row.status.peers[1].packets_received = 5;
+  row.status.peers[1].endpoint = {core::NetAddress::FromIpv4(0x0A000002),
+                                  47000};
+  snapshot.groups = {row};
+  const auto ask = [&](Request request) {
+    request.set_id(1);
+    client.Send(request);
+    EXPECT_TRUE(RunUntil([&] { return !engine_.commands.empty(); }));
+    AnswerSnapshot(engine_.Take<engine::TakeSnapshot>().request, snapshot);
+    return Answer(client, 1);
+  };
+  Request request;
+  request.mutable_groups();
+  const GroupsReply groups = ask(request).groups();
+  ASSERT_EQ(groups.groups_size(), 1);
+  EXPECT_EQ(groups.groups(0).name(), "job");
+  EXPECT_EQ(groups.groups(0).client(), "test");
+  EXPECT_EQ(groups.groups(0).state(), "ready");
+  EXPECT_EQ(groups.groups(0).next_op(), 12u);
+  EXPECT_EQ(groups.groups(0).memory_used(), 77u);
+  EXPECT_EQ(groups.groups(0).tag(), group.config.tag);
+  request.mutable_peers();
+  const PeersReply peers = ask(request).peers();
+  ASSERT_EQ(peers.peers_size(), 1);
+  EXPECT_EQ(peers.peers(0).rank(), 1u);
+  EXPECT_EQ(peers.peers(0).state(), "suspect");
+  EXPECT_EQ(peers.peers(0).endpoint(), "10.0.0.2:47000");
+  request.mutable_stats();
+  const StatsReply stats = ask(request).stats();
+  std::map<std::string, uint64_t> counters;
+  for (const auto& counter : stats.counters()) {
+    counters[counter.name()] = counter.value();
+  }
+  EXPECT_EQ(counters.at("core_bad_crc"), 3u);
+  EXPECT_EQ(counters.at("control_sessions"), 1u);
+  EXPECT_EQ(counters.at("control_data_ports"), 1u);
+}
+
+TEST_F(DispatcherTest, OpsAndConfigNeedNoEngine) {
+  TestClient client = LiveClient();
+  Request request;
+  request.mutable_ops();
+  EXPECT_EQ(Ask(client, request).ops().ops_size(), 0);
+  request.mutable_config();
+  const ConfigReply config = Ask(client, request).config();
+  std::map<std::string, ConfigReply::Entry> entries;
+  for (const auto& entry : config.entries()) entries[entry.key()] = entry;
+  EXPECT_EQ(entries.size(), ConfigKeys().size());
+  EXPECT_EQ(entries.at("port").value(), "af_packet:eth0");
+  EXPECT_EQ(entries.at("port").origin(), "file");
+  EXPECT_EQ(entries.at("port").where(), "test.conf:1");
+  EXPECT_EQ(entries.at("group_window").origin(), "default");
+}
+
+TEST_F(DispatcherTest, WhileItDrainsNothingNewBegins) {
+  TestClient client = LiveClient();
+  dispatcher_->BeginDrain();
+  EXPECT_TRUE(dispatcher_->Drained());
+  EXPECT_EQ(Ask(client, PrepareRequest(0, 1)).error().code(),
+            ERROR_SHUTTING_DOWN);
+  TestClient late = Connect();
+  EXPECT_EQ(SayHello(late).error().code(), ERROR_SHUTTING_DOWN);
+  server_->DropAll(ERROR_SHUTTING_DOWN, "the daemon stops");
+  Run();
+  const auto detach = engine_.Take<engine::DetachSession>();
+  EXPECT_EQ(detach.reason, wire::LeaveReason::kShutdown);
+  dispatcher_->OnNotice(engine::SessionDetached{detach.session});
+  EXPECT_TRUE(dispatcher_->Empty());
+}
+
+}  // namespace
+}  // namespace optireduce::control

@@ -40,7 +40,7 @@ struct Shard {
 };
 
 TEST(BoundedReductionTest, CountsEachContributionOnce) {
-  Shard shard(Mode::kBounded, 3, 3 * 2 * kChunk);
+  Shard shard(Mode::kBounded, 3, 3 * (2 * kChunk));
   ASSERT_EQ(shard.reduction.chunks(), 2u);
   EXPECT_EQ(shard.Add(0, 0, 1), Reduction::AddResult::kAdded);
   EXPECT_EQ(shard.Add(0, 1, 2), Reduction::AddResult::kAdded);
@@ -52,7 +52,7 @@ TEST(BoundedReductionTest, CountsEachContributionOnce) {
 }
 
 TEST(BoundedReductionTest, FrozenIsFinal) {
-  Shard shard(Mode::kBounded, 3, 3 * 2 * kChunk);
+  Shard shard(Mode::kBounded, 3, 3 * (2 * kChunk));
   shard.Add(1, 0, 2);
   shard.Add(1, 2, 2);
   shard.reduction.Freeze(1, nullptr);

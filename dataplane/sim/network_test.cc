@@ -14,6 +14,9 @@ namespace {
 constexpr uint32_t kBody = 1000;
 constexpr uint32_t kDatagram = wire::kHeaderBytes + kBody + wire::kCrcBytes;
 constexpr uint64_t kOnWire = kDatagram + kWireOverhead;
+// Of Gigabit(): 8 ns per byte.
+constexpr Duration kTransmission = Duration::Nanos(8 * kOnWire);
+constexpr Duration kDelay = Duration::Micros(3);
 
 class Sink : public Receiver {
  public:
@@ -95,11 +98,10 @@ class NetworkTest : public testing::Test {
   std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
-// 1 Gb/s: 8 ns per byte.
 LinkSpec Gigabit() {
   LinkSpec link;
   link.rate_bps = 1'000'000'000;
-  link.delay = Duration::Micros(3);
+  link.delay = kDelay;
   link.nic_queue_bytes = 1 << 20;
   link.switch_queue_bytes = 1 << 20;
   return link;
@@ -110,7 +112,8 @@ TEST_F(NetworkTest, OnePacketTakesTwoTransmissionsAndTwoDelays) {
   Send(0, 1, 7);
   Run();
   ASSERT_EQ(sinks_[1]->arrivals.size(), 1u);
-  EXPECT_EQ(sinks_[1]->arrivals[0].first, 2 * (8 * kOnWire + 3000));
+  EXPECT_EQ(sinks_[1]->arrivals[0].first,
+            ((kTransmission + kDelay) * 2).nanos());
   EXPECT_EQ(pool_.in_use(), 0u);
 }
 
@@ -121,7 +124,8 @@ TEST_F(NetworkTest, AStreamArrivesInOrderAtTheRateOfTheLink) {
   ASSERT_EQ(sinks_[1]->arrivals.size(), 100u);
   for (uint32_t i = 0; i < 100; ++i) {
     EXPECT_EQ(sinks_[1]->arrivals[i].second, i);
-    EXPECT_EQ(sinks_[1]->arrivals[i].first, 8 * kOnWire * (i + 2) + 2 * 3000);
+    EXPECT_EQ(sinks_[1]->arrivals[i].first,
+              (kTransmission * (i + 2) + kDelay * 2).nanos());
   }
 }
 
@@ -148,7 +152,7 @@ TEST_F(NetworkTest, TheNicSaysWhenItHasRoom) {
   EXPECT_EQ(network_->RoomFor(0, kDatagram), 8u);
   while (network_->RoomFor(0, kDatagram) > 0) Send(0, 1, sent++);
   EXPECT_EQ(sent, 8u);
-  EXPECT_EQ(network_->RoomAt(0).nanos(), 4 * 8 * kOnWire);
+  EXPECT_EQ(network_->RoomAt(0).nanos(), (kTransmission * 4).nanos());
 }
 
 TEST_F(NetworkTest, LossHitsItsShareAndNothingOutsideItsWindow) {

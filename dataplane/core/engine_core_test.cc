@@ -246,6 +246,48 @@ TEST(BoundedTest, TheCallersLimitBindsTheCallerOnly) {
   EXPECT_GT(other->closed, start + Duration::Millis(9));
 }
 
+// The first OPEN of every rank is lost, and with it nothing else.
+TEST(BoundedTest, ALostOpenCostsNoData) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  std::map<std::pair<Rank, Rank>, int> opens;
+  net.set_filter([&](const wire::Header& header, Rank from, Rank to) {
+    return header.type != PacketType::kOpen || ++opens[{from, to}] > 1;
+  });
+  net.Submit(0, AllReduce(400, Mode::kBounded), buffers.View(0));
+  net.Run(Duration::Micros(15));  // all of its data is there, no question yet
+  for (size_t r = 1; r < 4; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+  }
+  net.Run(Duration::Millis(20));
+  for (size_t r = 0; r < 4; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+  }
+}
+
+TEST(BoundedTest, WhoHasOpenedGetsOneOpen) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  Buffers buffers(4, 400);
+  std::map<std::pair<Rank, Rank>, int> opens;
+  net.set_filter([&](const wire::Header& header, Rank from, Rank to) {
+    if (header.type == PacketType::kOpen) ++opens[{from, to}];
+    return true;
+  });
+  for (size_t r = 0; r < 4; ++r) {
+    net.Submit(r, AllReduce(400, Mode::kBounded), buffers.View(r));
+    net.Run(Duration::Micros(100));
+  }
+  for (uint16_t r = 0; r < 4; ++r) {
+    for (uint16_t to = 0; to < 4; ++to) {
+      if (r == to) continue;
+      EXPECT_EQ((opens[{Rank(r), Rank(to)}]), r < to ? 2 : 1) << r << to;
+    }
+  }
+}
+
 // Everybody starts with another owner, and everybody's stream to an owner at
 // another chunk: a cut tail hits other chunks each time.
 TEST(BoundedTest, StreamsAreStaggered) {

@@ -193,14 +193,22 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   return false;
 }
 
+// Each peer gets the OPEN of a bounded op twice: what an owner is sent without
+// it is lost. Not who has opened the op, and so knows it.
 bool Group::NextOpen(TxDescriptor* out, Timestamp now) {
   for (OpSeq seq = floor_; seq.IsBefore(next_submit_); seq = seq.Next()) {
     Op* op = FindOp(seq);
     if (op == nullptr || op->local_only || !op->is_submitted()) continue;
-    uint32_t& next = op->sending.open_peer;
-    while (next < world()) {
-      const Rank rank = RankAt(next++);
-      if (IsSelf(rank) || !WantsPackets(rank)) continue;
+    const size_t rounds = op->is_exact() ? 1 : 2;
+    uint32_t& next = op->sending.opens;
+    while (next < rounds * world()) {
+      const Rank rank = RankAt(next % world());
+      const bool again = next >= world();
+      ++next;
+      if (IsSelf(rank) || !WantsPackets(rank) ||
+          (again && seq.IsBefore(PeerOf(rank).open_upto))) {
+        continue;
+      }
       SendOpen(op, rank, out, now);
       return true;
     }

@@ -184,7 +184,7 @@ void Group::SubmitMismatched(Op* op, const OpDescriptor& descriptor,
   op->sending = OpSending();
   SetDescriptor(op, descriptor);
   BeginReport(op, now);
-  op->sending.open_peer = 0;
+  op->sending.opens = 0;
   maybe_sendable_ = true;
   op->state = OpState::kActive;
   Report(op, OpStatus::kMismatch, EndCause::kError, now);

@@ -28,7 +28,7 @@ struct OpMemory {
 
 // What is still to be sent, apart from answers.
 struct OpSending {
-  uint32_t open_peer = 0;  // next rank to get our OPEN; N when all have it
+  uint32_t opens = 0;  // of our OPEN: rounds and ranks that are behind us
   // Scatter, chunk-major: position in the streams, then peer.
   uint32_t data_position = 0;
   uint32_t data_peer = 0;

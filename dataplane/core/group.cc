@@ -113,7 +113,7 @@ size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
   const size_t tails = Align(BitmapView::WordsFor(world()) * 8);
   return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
          Align(Assembly::BytesNeeded(plan)) +
-         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 2 * tails +
+         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 3 * tails +
          world() * sizeof(uint32_t);
 }
 
@@ -165,9 +165,10 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   op->sending.data_end = op->has_stage1() ? op->plan.longest_shard() : 0;
   at += Align(size_t{own_chunks} * sizeof(uint32_t));
   const size_t words = BitmapView::WordsFor(world());
-  for (BitmapView* tails : {&op->data_tails, &op->result_tails}) {
-    *tails = BitmapView({reinterpret_cast<uint64_t*>(at), words}, world());
-    tails->ClearAll();
+  for (BitmapView* ranks :
+       {&op->data_tails, &op->result_tails, &op->closed_owners}) {
+    *ranks = BitmapView({reinterpret_cast<uint64_t*>(at), words}, world());
+    ranks->ClearAll();
     at += Align(words * 8);
   }
   op->acknowledged = reinterpret_cast<uint32_t*>(at);

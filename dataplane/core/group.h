@@ -255,6 +255,7 @@ class Group {
   void CheckEarly(Op* op, Timestamp now);
   bool IsStage1Spent(const Op& op) const;
   bool IsStage2Spent(const Op& op) const;
+  Duration Stage2Wait(const Op& op) const;
   void AcknowledgeReduced(Op* op, Timestamp now);
   void AcknowledgeReceived(Op* op, Rank source, Timestamp now);
 

@@ -303,6 +303,7 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   if ((header.flags & wire::kFlagTail) != 0) {
     op->result_tails.Set(source.index());
   }
+  if (header.contributors < world()) op->closed_owners.Set(source.index());
   NoteProgress(op, now);
   if (op->is_exact()) {
     AcknowledgeReceived(op, source, now);

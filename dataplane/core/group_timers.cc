@@ -234,7 +234,6 @@ void Group::AdvanceFreeze(Op* op, uint32_t budget, Timestamp now) {
 // Early timeout: what is in is all that comes.
 void Group::CheckEarly(Op* op, Timestamp now) {
   const Timestamp stage1_quiet = op->last_data + config_.early_wait;
-  const Timestamp stage2_quiet = op->last_result + config_.early_wait;
   op->early_check_at = now + config_.early_wait;
   if (!op->reduction.all_frozen()) {
     if (now < stage1_quiet) {
@@ -246,6 +245,7 @@ void Group::CheckEarly(Op* op, Timestamp now) {
     return;
   }
   if (op->state != OpState::kActive) return;
+  const Timestamp stage2_quiet = op->last_result + Stage2Wait(*op);
   if (now < stage2_quiet) {
     op->early_check_at = std::min(op->early_check_at, stage2_quiet);
   } else if (IsStage2Spent(*op)) {
@@ -285,6 +285,19 @@ bool Group::IsStage2Spent(const Op& op) const {
     if (!op.result_tails.Test(i)) return false;
   }
   return true;
+}
+
+// An owner that has sent whole chunks only may be waiting for data itself, and
+// sends the rest when it gives up: after as long a silence as ours.
+Duration Group::Stage2Wait(const Op& op) const {
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (IsSelf(rank) || op.closed_owners.Test(i)) continue;
+    if (op.assembly.PrefixOf(rank) < op.plan.ChunksOf(rank)) {
+      return config_.early_wait * 2;
+    }
+  }
+  return config_.early_wait;
 }
 
 // Exact mode: after silence, ask for what lacks; again with backoff and jitter.

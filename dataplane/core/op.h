@@ -73,6 +73,8 @@ struct Op {
   // Streams whose last packets have come.
   BitmapView data_tails;
   BitmapView result_tails;
+  // Owners whose stage 1 is known to be over: a chunk with c < N has come.
+  BitmapView closed_owners;
   // Exact mode, by rank: chunks the peer has acknowledged. Of its shard, as
   // reduced (all-reduce, reduce-scatter), or of ours, as received (others).
   uint32_t* acknowledged = nullptr;

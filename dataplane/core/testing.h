@@ -4,6 +4,7 @@
 #ifndef OPTIREDUCE_DATAPLANE_CORE_TESTING_H_
 #define OPTIREDUCE_DATAPLANE_CORE_TESTING_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,10 @@ class TestNet {
 
   // Sees each datagram's header before it is delivered; false loses it.
   using Filter = std::function<bool(const wire::Header&, Rank from, Rank to)>;
+
+  // By how much a datagram is slower than the others.
+  using Delay =
+      std::function<Duration(const wire::Header&, Rank from, Rank to)>;
 
   explicit TestNet(size_t world, const GroupConfig& settings = {}) {
     for (size_t i = 0; i < world; ++i) {
@@ -44,6 +49,7 @@ class TestNet {
   GroupId group(size_t rank) const { return groups_[rank]; }
   Timestamp now() const { return now_; }
   void set_filter(Filter filter) { filter_ = std::move(filter); }
+  void set_delay(Delay delay) { delay_ = std::move(delay); }
   // Events of a rank, in order.
   std::vector<Event>& events(size_t rank) { return events_[rank]; }
   // The report of the rank's op, or null if it has not ended.
@@ -118,14 +124,21 @@ class TestNet {
     while (cores_[rank]->PollTx({&tx, 1}, now_) == 1) {
       wire::Header header;
       wire::DecodeHeader({tx.buffer, tx.length}, &header);
+      const Rank from(static_cast<uint16_t>(rank));
       const Rank to(static_cast<uint16_t>(tx.destination.port - 5000));
-      if (filter_ && !filter_(header, Rank(static_cast<uint16_t>(rank)), to)) {
-        continue;
-      }
-      in_flight_.push_back({now_ + Duration::Micros(10),
-                            tx.source,
-                            tx.destination,
-                            {tx.buffer, tx.buffer + tx.length}});
+      if (filter_ && !filter_(header, from, to)) continue;
+      const Timestamp arrival =
+          now_ + Duration::Micros(10) +
+          (delay_ ? delay_(header, from, to) : Duration());
+      const auto later = [](Timestamp at, const Datagram& other) {
+        return at < other.arrival;
+      };
+      in_flight_.insert(std::upper_bound(in_flight_.begin(), in_flight_.end(),
+                                         arrival, later),
+                        {arrival,
+                         tx.source,
+                         tx.destination,
+                         {tx.buffer, tx.buffer + tx.length}});
     }
   }
 
@@ -136,6 +149,7 @@ class TestNet {
   std::vector<std::vector<Event>> events_;
   std::vector<Datagram> in_flight_;
   Filter filter_;
+  Delay delay_;
 };
 
 }  // namespace optireduce::core

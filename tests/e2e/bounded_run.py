@@ -29,7 +29,7 @@ COUNT = 50_000
 DECISION_LATE_US = 1_000
 WALL_LATE_P99_US = 20_000
 # Claimed over expected share of what is missing.
-LEAST_CLAIM, MOST_CLAIM = 0.9, 1.3
+LEAST_CLAIM, MOST_CLAIM = 0.9, 1.1
 
 
 def expected_missing(share_dropped):

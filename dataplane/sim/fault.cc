@@ -72,15 +72,17 @@ std::string_view Name(FaultKind kind) {
   return "unknown";
 }
 
-void Loss::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                  Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void ChanceFault::Act(const Packet& /*packet*/, Rng* rng, Treatment* treatment,
+                      FaultCounts* counts) {
+  if (rng->Chance(share_)) Happen(rng, treatment, counts);
+}
+
+void Loss::Happen(Rng* /*rng*/, Treatment* treatment, FaultCounts* counts) {
   Drop(FaultKind::kLoss, treatment, counts);
 }
 
-void BurstLoss::Strike(const Packet& packet, Timestamp now, Rng* rng,
-                       Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now)) return;
+void BurstLoss::Act(const Packet& packet, Rng* rng, Treatment* treatment,
+                    FaultCounts* counts) {
   const bool was_bad = bad_[packet.destination_host];
   const bool turns = rng->Chance(was_bad ? to_good_ : to_bad_);
   const bool bad = was_bad != turns;
@@ -90,9 +92,8 @@ void BurstLoss::Strike(const Packet& packet, Timestamp now, Rng* rng,
   }
 }
 
-void TailLoss::Strike(const Packet& packet, Timestamp now, Rng* /*rng*/,
-                      Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now)) return;
+void TailLoss::Act(const Packet& packet, Rng* /*rng*/, Treatment* treatment,
+                   FaultCounts* counts) {
   const wire::Header& header = packet.header;
   if ((header.flags & wire::kFlagTail) == 0 ||
       (header.flags & wire::kFlagRepair) != 0) {
@@ -109,24 +110,18 @@ void TailLoss::Strike(const Packet& packet, Timestamp now, Rng* /*rng*/,
   Drop(FaultKind::kTail, treatment, counts);
 }
 
-void Duplication::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                         Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void Duplication::Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) {
   treatment->copies += 1 + static_cast<uint32_t>(rng->Below(2));
   treatment->copy_delay = UpTo(longest_, rng);
   Count(FaultKind::kDuplicate, counts);
 }
 
-void Reordering::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                        Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void Reordering::Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) {
   treatment->delay = treatment->delay + UpTo(longest_, rng);
   Count(FaultKind::kReorder, counts);
 }
 
-void Corruption::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                        Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void Corruption::Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) {
   if (rng->Chance(flipped_share_)) {
     treatment->flip = true;
     Count(FaultKind::kFlipped, counts);
@@ -135,26 +130,21 @@ void Corruption::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
   }
 }
 
-void Replay::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                    Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void Replay::Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) {
   (old_epoch_ ? treatment->old_epoch : treatment->stale) = true;
   treatment->replay_delay = UpTo(longest_, rng);
   Count(old_epoch_ ? FaultKind::kOldEpoch : FaultKind::kStale, counts);
 }
 
-void Forger::Strike(const Packet& /*packet*/, Timestamp now, Rng* rng,
-                    Treatment* treatment, FaultCounts* /*counts*/) {
-  if (!window_.Contains(now) || !rng->Chance(share_)) return;
+void Forger::Happen(Rng* rng, Treatment* treatment, FaultCounts* /*counts*/) {
   // Counted where it is made: not every lie can be told about every packet.
   treatment->forgery = static_cast<Forgery>(1 + rng->Below(kNumForgeries - 1));
   treatment->replay_delay = UpTo(longest_, rng);
 }
 
-void Partition::Strike(const Packet& packet, Timestamp now, Rng* /*rng*/,
-                       Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || packet.source_host != from_host_ ||
-      packet.destination_host != to_host_) {
+void Partition::Act(const Packet& packet, Rng* /*rng*/, Treatment* treatment,
+                    FaultCounts* counts) {
+  if (packet.source_host != from_host_ || packet.destination_host != to_host_) {
     return;
   }
   Drop(FaultKind::kPartition, treatment, counts);

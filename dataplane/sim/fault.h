@@ -101,13 +101,36 @@ struct Window {
   bool Contains(Timestamp now) const { return begin <= now && now < end; }
 };
 
+// Strikes only inside its window.
 class Fault {
  public:
+  explicit Fault(Window window) : window_(window) {}
   virtual ~Fault() = default;
   // Adds to `*treatment`, unless the datagram is dropped already, and to
   // `*counts`.
-  virtual void Strike(const Packet& packet, Timestamp now, Rng* rng,
-                      Treatment* treatment, FaultCounts* counts) = 0;
+  void Strike(const Packet& packet, Timestamp now, Rng* rng,
+              Treatment* treatment, FaultCounts* counts) {
+    if (window_.Contains(now)) Act(packet, rng, treatment, counts);
+  }
+
+ private:
+  virtual void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+                   FaultCounts* counts) = 0;
+
+  Window window_;
+};
+
+// A fault that strikes each packet with a chance, whatever it carries.
+class ChanceFault : public Fault {
+ public:
+  ChanceFault(Window window, double share) : Fault(window), share_(share) {}
+
+ private:
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) final;
+  virtual void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) = 0;
+
+  double share_;
 };
 
 inline void Count(FaultKind kind, FaultCounts* counts) {
@@ -115,15 +138,12 @@ inline void Count(FaultKind kind, FaultCounts* counts) {
 }
 
 // Drops each packet with a chance.
-class Loss : public Fault {
+class Loss : public ChanceFault {
  public:
-  Loss(Window window, double share) : window_(window), share_(share) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+  using ChanceFault::ChanceFault;
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
 };
 
 // Gilbert and Elliott: the way to each host is good (loses nothing) or bad
@@ -132,16 +152,16 @@ class BurstLoss : public Fault {
  public:
   BurstLoss(Window window, size_t hosts, double to_bad, double to_good,
             double bad_share)
-      : window_(window),
+      : Fault(window),
         bad_(hosts, false),
         to_bad_(to_bad),
         to_good_(to_good),
         bad_share_(bad_share) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
 
  private:
-  Window window_;
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) override;
+
   std::vector<bool> bad_;  // by destination host
   double to_bad_;
   double to_good_;
@@ -153,89 +173,76 @@ class BurstLoss : public Fault {
 class TailLoss : public Fault {
  public:
   TailLoss(Window window, uint64_t salt, uint32_t streams_permille)
-      : window_(window), salt_(salt), streams_permille_(streams_permille) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : Fault(window), salt_(salt), streams_permille_(streams_permille) {}
 
  private:
-  Window window_;
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) override;
+
   uint64_t salt_;
   uint32_t streams_permille_;
 };
 
-class Duplication : public Fault {
+class Duplication : public ChanceFault {
  public:
   Duplication(Window window, double share, Duration longest)
-      : window_(window), share_(share), longest_(longest) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : ChanceFault(window, share), longest_(longest) {}
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
+
   Duration longest_;
 };
 
 // Holds a share of the packets back for up to `longest`.
-class Reordering : public Fault {
+class Reordering : public ChanceFault {
  public:
   Reordering(Window window, double share, Duration longest)
-      : window_(window), share_(share), longest_(longest) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : ChanceFault(window, share), longest_(longest) {}
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
+
   Duration longest_;
 };
 
 // Flips bits in a share of the packets. In `flipped_share` of these the UDP
 // checksum is made to fit and the core sees them; the receiving port drops the
 // others.
-class Corruption : public Fault {
+class Corruption : public ChanceFault {
  public:
   Corruption(Window window, double share, double flipped_share)
-      : window_(window), share_(share), flipped_share_(flipped_share) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : ChanceFault(window, share), flipped_share_(flipped_share) {}
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
+
   double flipped_share_;
 };
 
 // A share of the packets comes again, up to `longest` later: as it was, or with
 // the tag of an earlier epoch of the same group.
-class Replay : public Fault {
+class Replay : public ChanceFault {
  public:
   Replay(Window window, double share, bool old_epoch, Duration longest)
-      : window_(window),
-        share_(share),
-        old_epoch_(old_epoch),
-        longest_(longest) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : ChanceFault(window, share), old_epoch_(old_epoch), longest_(longest) {}
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
+
   bool old_epoch_;
   Duration longest_;
 };
 
 // Every so often a packet is followed by a forgery of it.
-class Forger : public Fault {
+class Forger : public ChanceFault {
  public:
   Forger(Window window, double share, Duration longest)
-      : window_(window), share_(share), longest_(longest) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : ChanceFault(window, share), longest_(longest) {}
 
  private:
-  Window window_;
-  double share_;
+  void Happen(Rng* rng, Treatment* treatment, FaultCounts* counts) override;
+
   Duration longest_;
 };
 
@@ -243,12 +250,12 @@ class Forger : public Fault {
 class Partition : public Fault {
  public:
   Partition(Window window, uint16_t from_host, uint16_t to_host)
-      : window_(window), from_host_(from_host), to_host_(to_host) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : Fault(window), from_host_(from_host), to_host_(to_host) {}
 
  private:
-  Window window_;
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) override;
+
   uint16_t from_host_;
   uint16_t to_host_;
 };

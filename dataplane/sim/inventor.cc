@@ -83,12 +83,9 @@ bool Inventor::AheadOfTime(OpRun* run, Packet* packet) {
   return true;
 }
 
-void Inventor::Strike(const Packet& packet, Timestamp now, Rng* rng,
-                      Treatment* treatment, FaultCounts* counts) {
-  if (!window_.Contains(now) || !IsAboutAnOp(packet.header.type) ||
-      !rng->Chance(share_)) {
-    return;
-  }
+void Inventor::Act(const Packet& packet, Rng* rng, Treatment* treatment,
+                   FaultCounts* counts) {
+  if (!IsAboutAnOp(packet.header.type) || !rng->Chance(share_)) return;
   GroupRun& group = *world_->groups[packet.group];
   OpRun* const run = group.Find(packet.header.op_seq);
   if (run == nullptr || !run->agreed) return;

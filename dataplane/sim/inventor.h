@@ -21,21 +21,20 @@ class Inventor : public Fault {
   // `pool` and `world` outlive the object.
   Inventor(Window window, double share, Duration longest, PacketPool* pool,
            World* world)
-      : window_(window),
+      : Fault(window),
         share_(share),
         longest_(longest),
         pool_(pool),
         world_(world) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
 
  private:
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) override;
   // Each writes a packet over a copy of a real one; false if it cannot.
   static bool Nack(OpRun* run, Rng* rng, Packet* packet);
   static bool Gone(const GroupRun& group, OpRun* run, Packet* packet);
   static bool AheadOfTime(OpRun* run, Packet* packet);
 
-  Window window_;
   double share_;
   Duration longest_;
   PacketPool* pool_;

@@ -55,8 +55,8 @@ bool Scripted::InTail(const Packet& packet) const {
   return position + spec_.length >= chunks;
 }
 
-void Scripted::Strike(const Packet& packet, Timestamp /*now*/, Rng* /*rng*/,
-                      Treatment* treatment, FaultCounts* counts) {
+void Scripted::Act(const Packet& packet, Rng* /*rng*/, Treatment* treatment,
+                   FaultCounts* counts) {
   if (!Matches(packet)) return;
   if (spec_.action == ScriptAction::kCutTail && !InTail(packet)) return;
   const uint32_t place = seen_++;

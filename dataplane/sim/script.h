@@ -15,11 +15,11 @@ class Scripted : public Fault {
  public:
   // `group` is the one that the fault names; it outlives the object.
   Scripted(const ScriptedFault& spec, GroupRun* group)
-      : spec_(spec), group_(group) {}
-  void Strike(const Packet& packet, Timestamp now, Rng* rng,
-              Treatment* treatment, FaultCounts* counts) override;
+      : Fault(Window()), spec_(spec), group_(group) {}
 
  private:
+  void Act(const Packet& packet, Rng* rng, Treatment* treatment,
+           FaultCounts* counts) override;
   bool Matches(const Packet& packet) const;
   bool InTail(const Packet& packet) const;
 

@@ -18,6 +18,15 @@ ROOT = pathlib.Path(__file__).absolute().parents[2]
 READY_SECONDS = 60
 
 
+def waited_s(pid, *names):
+    """How long threads of a process, all or those so named, have waited for a processor so far."""
+    nanos = 0
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if not names or (thread / "comm").read_text().strip() in names:
+            nanos += int((thread / "schedstat").read_text().split()[1])
+    return nanos / 1e9
+
+
 class HostsError(Exception):
     """What the user is told."""
 
@@ -167,9 +176,4 @@ class Hosts:
 
     def run_delay_s(self):
         """How long all engines together have waited for a processor so far."""
-        nanos = 0
-        for daemon in self.daemons:
-            for thread in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
-                if (thread / "comm").read_text().strip() == "engine":
-                    nanos += int((thread / "schedstat").read_text().split()[1])
-        return nanos / 1e9
+        return sum(waited_s(daemon.pid, "engine") for daemon in self.daemons)

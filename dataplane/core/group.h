@@ -171,6 +171,7 @@ class Group {
   void AdvanceFormation(Timestamp now);
   void AdvanceLiveness(Timestamp now);
   void AdvanceLeaving(Timestamp now);
+  bool IsBroken(const Op& op) const;
   void NoteLost(Rank rank);
   void FailOpsWithout(Rank rank, Timestamp now);
   void FailIfNeeded(Op* op, Timestamp now);

@@ -252,8 +252,11 @@ void Group::Leave(wire::LeaveReason reason, Timestamp now) {
   gone_from_ = next_submit_;
   for (OpSeq seq = floor_; seq.IsBefore(next_submit_); seq = seq.Next()) {
     Op* op = FindOp(seq);
-    if (op == nullptr || op->state != OpState::kActive) continue;
-    if (seq.IsBefore(gone_from_)) gone_from_ = seq;
+    if (op == nullptr) continue;
+    if (op->state == OpState::kActive || IsBroken(*op)) {
+      if (seq.IsBefore(gone_from_)) gone_from_ = seq;
+    }
+    if (op->state != OpState::kActive) continue;
     Count(*op, OpEvent::kCancel);
     Report(op, OpStatus::kCancelled, EndCause::kError, now);
     if (op->is_exact()) CloseOp(op, now);
@@ -265,6 +268,14 @@ void Group::Leave(wire::LeaveReason reason, Timestamp now) {
   heartbeat_at_ = now;
   AdvanceWindow(now);
   WakeBy(now);
+}
+
+// An exact op that ended here with an error, before what we owe to the other
+// ranks was done: they would wait for it in vain.
+bool Group::IsBroken(const Op& op) const {
+  if (!op.is_reported() || !op.is_exact()) return false;
+  if (op.report.status == OpStatus::kComplete) return false;
+  return !op.has_stage1() || !op.reduction.all_frozen();
 }
 
 // Serves what others still need, then is gone.

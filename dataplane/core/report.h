@@ -20,7 +20,9 @@ enum class OpStatus : uint8_t {
   kHardLimit = 2,  // the hard limit passed; `missing` names the ranks
   kPeerLost = 3,   // a rank that is needed died or left; `missing` names it
   kMismatch = 4,   // ranks disagree about the op; see `mismatch_*`
-  kExpired = 5,    // submitted so late that its results are no longer kept
+  // Submitted so late that its results are no longer kept; or exact, and a rank
+  // that gave it up keeps it no longer.
+  kExpired = 5,
   kCancelled = 6,  // the group was left or its engine stopped
 };
 

@@ -163,11 +163,14 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
                  : "peer lost, but all are there";
     case OpStatus::kMismatch:
       return run.agreed ? "mismatch, but all agree" : "";
-    case OpStatus::kExpired:
-      return run.submits.front() + context.config.result_bound <
-                     context.submitted_at
-                 ? ""
-                 : "expired, but it was not late";
+    case OpStatus::kExpired: {
+      const bool late = run.submits.front() + context.config.result_bound <
+                        context.submitted_at;
+      // An exact op that others gave up may be gone there.
+      const bool given_up =
+          context.op.mode == Mode::kExact && run.failed_somewhere;
+      return late || given_up ? "" : "expired, but it was not late";
+    }
     case OpStatus::kCancelled:
       return context.leaving ? "" : "cancelled, but nobody left";
   }

@@ -20,7 +20,13 @@ GroupRun::GroupRun(const GroupSpec& spec, size_t index, uint64_t seed,
       seed_(seed),
       violations_(violations),
       ops_(spec.ops.size()),
-      opens_at_(spec.next_epoch_of ? Timestamp::Never() : Timestamp()) {}
+      opens_at_(spec.next_epoch_of ? Timestamp::Never() : Timestamp()) {
+  for (const OpSpec& op : spec.ops) {
+    for (const Duration after : op.submit_after) {
+      last_submit_after_ = std::max(last_submit_after_, after);
+    }
+  }
+}
 
 core::Endpoint GroupRun::EndpointOf(core::Rank rank) const {
   const size_t place = spec_.next_epoch_of.value_or(index_);

@@ -68,6 +68,8 @@ class GroupRun {
   bool OnReady(Timestamp now);
   // What submit times count from at a rank that is ready at `ready`.
   Timestamp StartAt(Timestamp ready) const;
+  // How long after that the last trainer submits; it may have been stopped.
+  Duration last_submit_after() const { return last_submit_after_; }
 
   // A rank's submit of a place in the list of ops was accepted as `seq`.
   void OnSubmitted(size_t op, core::Rank rank, core::OpSeq seq, Timestamp now);
@@ -128,6 +130,7 @@ class GroupRun {
   size_t ranks_over_ = 0;
   bool may_be_cut_ = false;
   Duration longest_stall_;
+  Duration last_submit_after_;
   Timestamp calm_from_;
 };
 

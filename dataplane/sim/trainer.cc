@@ -185,10 +185,13 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
 }
 
 // There is room again at the latest when the ops in front have run into their
-// hard limits.
+// hard limits; those that wait for a quorum, when all trainers are there.
 void Trainer::Retry(Timestamp now) {
   refused_since_ = std::min(refused_since_, now);
-  if (now > refused_since_ + group_->spec().config.hard_limit * 2 +
+  const Timestamp all_there =
+      group_->StartAt(ready_at_) + group_->last_submit_after();
+  if (now > std::max(refused_since_, all_there) +
+                group_->spec().config.hard_limit * 2 +
                 group_->longest_stall()) {
     Complain("has been refused for want of room for two hard limits", now);
     stopped_ = true;

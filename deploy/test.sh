@@ -51,8 +51,8 @@ block_tests() { bazel_tests; }
 simulate() {
   check bazel_run run //dataplane/sim:optisim -- coverage --seed "$1" --count "$2"
 }
-block_simulator() { simulate 1 1000; }
-block_simulator-more() { simulate 1000 11000; }
+block_simulator() { simulate 1 2000; }
+block_simulator-more() { simulate 2001 10000; }
 block_simulator-long() { simulate 1000000 50000; }
 
 # The same tests under gcc's sanitizers. A test tagged no-sanitizer runs no

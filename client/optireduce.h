@@ -70,7 +70,7 @@ typedef enum or_status {
   OR_ERR_HARD_LIMIT = -7,  /* the operation's hard limit passed */
   OR_ERR_PEER_LOST = -8,   /* a rank died or left; the group is over */
   OR_ERR_MISMATCH = -9,    /* ranks submitted different operations */
-  OR_ERR_EXPIRED = -10,    /* result gone: submitted late, or given up by others */
+  OR_ERR_EXPIRED = -10,    /* submitted late, or others gave it up */
   OR_ERR_CANCELLED = -11,  /* the group was left meanwhile */
   OR_ERR_NO_MEMORY = -12,  /* segment, quota or process is out of memory */
   OR_ERR_BUSY = -13,       /* buffer in flight, or too many operations */

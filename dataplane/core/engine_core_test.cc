@@ -630,6 +630,67 @@ TEST(MembershipTest, NobodyWaitsForARankThatMaySubmitNoMore) {
   }
 }
 
+// The owner ends the op and leaves before the waiting rank has heard that the
+// third has opened it, too. It hears that in time; the result comes later.
+TEST(MembershipTest, AnOpThatAllHaveOpenedIsNotGivenUp) {
+  const GroupConfig settings = FastSettings();
+  TestNet net(3, settings);
+  FormOrDie(&net, 3);
+  const OpDescriptor op = AllReduce(1, Mode::kExact);
+  const ChunkPlan plan(op, 3, settings.payload_bytes, TestNet::kTag, OpSeq(0));
+  const size_t owner = plan.rotation();
+  ASSERT_EQ(plan.ChunksOf(Rank(static_cast<uint16_t>(owner))), 1u);
+  const size_t waiting = (owner + 1) % 3;
+  const size_t third = (owner + 2) % 3;
+  const Timestamp start = net.now();
+  net.set_filter([&](const wire::Header& header, Rank from, Rank to) {
+    const Duration after = net.now() - start;
+    if (to.index() != waiting) return true;
+    if (from.index() == third) return after > Duration::Millis(5);
+    return header.type != PacketType::kResult || after > Duration::Millis(15);
+  });
+  Buffers buffers(3, 1);
+  for (size_t r = 0; r < 3; ++r) net.Submit(r, op, buffers.View(r));
+  net.Run(Duration::Millis(1));
+  ASSERT_NE(net.report(owner, OpSeq(0)), nullptr);
+  net.core(owner).Leave(net.group(owner), wire::LeaveReason::kLeft, net.now());
+  net.Run(Duration::Millis(13));
+  EXPECT_EQ(net.report(waiting, OpSeq(0)), nullptr);
+  net.Run(Duration::Millis(20));
+  const OpReport* report = net.report(waiting, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kComplete);
+}
+
+// A receiver that gave a broadcast up acknowledges nothing any more.
+TEST(MembershipTest, WhoLeavesAfterABrokenOpIsNotWaitedFor) {
+  GroupConfig settings = FastSettings();
+  settings.hard_limit = Duration::Seconds(60);
+  TestNet net(3, settings);
+  FormOrDie(&net, 3);
+  OpDescriptor op = AllReduce(200, Mode::kExact);
+  op.collective = Collective::kBroadcast;
+  OpDescriptor impatient = op;
+  impatient.hard_limit = Duration::Millis(30);
+  // Rank 2 hears of the op, but gets nothing of it.
+  net.set_filter([](const wire::Header& header, Rank, Rank to) {
+    return to != Rank(2) || header.type != PacketType::kResult;
+  });
+  Buffers buffers(3, 200);
+  net.Submit(0, op, buffers.View(0));
+  net.Submit(1, op, buffers.View(1));
+  net.Submit(2, impatient, buffers.View(2));
+  net.Run(Duration::Millis(40));
+  ASSERT_NE(net.report(2, OpSeq(0)), nullptr);
+  ASSERT_EQ(net.report(2, OpSeq(0))->status, OpStatus::kHardLimit);
+  ASSERT_EQ(net.report(0, OpSeq(0)), nullptr);
+  net.core(2).Leave(net.group(2), wire::LeaveReason::kLeft, net.now());
+  net.Run(Duration::Millis(5));
+  ASSERT_NE(net.report(0, OpSeq(0)), nullptr);
+  EXPECT_EQ(net.report(0, OpSeq(0))->status, OpStatus::kPeerLost);
+  EXPECT_TRUE(net.report(0, OpSeq(0))->missing.Contains(Rank(2)));
+}
+
 TEST(MembershipTest, WhoLeavesServesWhatIsOwedFirst) {
   TestNet net(2, FastSettings());
   FormOrDie(&net, 2);

@@ -382,10 +382,12 @@ typedef struct or_report {
   double missing_fraction; /* 1 - (1 - stage1_loss) * (1 - stage2_loss) */
   /* From the submit. OR_NEVER: there was none. */
   int64_t quorum_ns;
-  int64_t deadline_ns; /* the limit that was in force */
+  /* The limit that was in force. Negative: it was over before the submit. */
+  int64_t deadline_ns;
   int64_t duration_ns; /* until the daemon closed the operation */
-  /* How long after its deadline the operation was closed (0: before it): by the
-   * clock, and not counting time in which the engine had no processor. */
+  /* How long after its deadline, or its submit if that was later, the operation
+   * was closed (0: before it): by the clock, and not counting time in which the
+   * engine had no processor. */
   int64_t wall_late_ns;
   int64_t decision_late_ns;
   /* OR_ERR_MISMATCH: the other rank. */

@@ -243,8 +243,9 @@ typedef struct OptireduceShmCompletion {
   int64_t quorum_ns;    /* OPTIREDUCE_SHM_NEVER: there was none */
   int64_t deadline_ns;  /* the limit in force; OPTIREDUCE_SHM_NEVER: none */
   int64_t closed_ns;
-  /* By how much it closed after its limit; 0 if before. decision_late_ns
-   * leaves out the time for which the engine had no CPU. */
+  /* By how much it closed after its limit, or after its submit if that was
+   * later; 0 if before. decision_late_ns leaves out the time for which the
+   * engine had no CPU. */
   int64_t wall_late_ns;
   int64_t decision_late_ns;
 

@@ -188,15 +188,14 @@ class DaemonExchange:
             # This rank was away for so long that nobody keeps the result any more.
             array[:] = 0
             report = error.report
-        # From the submit, so it is negative where that came after the deadline,
-        # as after a stop: then the result is there already.
-        deadline_us = max(report.deadline_us or 0, 0)
         return Report(
             status=report.status,
             missing_fraction=report.missing_fraction,
             op_ms=report.duration_us / 1000,
-            deadline_ms=deadline_us / 1000,
-            late_ms=max(report.duration_us - deadline_us, 0) / 1000,
+            # Negative where the submit came after the deadline, as after a stop:
+            # then the result is there already.
+            deadline_ms=max(report.deadline_us or 0, 0) / 1000,
+            late_ms=report.wall_late_us / 1000,
         )
 
     def resync(self, array):

@@ -278,9 +278,10 @@ void Engine::DeliverEvents() {
 
 void Engine::DeliverOpDone(const core::Event& event) {
   const Timestamp done = clock_->Now();
-  const Lateness late = LatenessOf(event.report.deadline, poll_start_,
-                                   clock_->ThreadCpu() - poll_cpu_start_, done);
-  if (done > event.report.deadline) {
+  const Lateness late =
+      LatenessOf(event.report.submitted, event.report.deadline, poll_start_,
+                 clock_->ThreadCpu() - poll_cpu_start_, done);
+  if (late.wall > Duration()) {
     wall_late_.Record(static_cast<uint64_t>(late.wall.nanos()));
     decision_late_.Record(static_cast<uint64_t>(late.decision.nanos()));
   }

@@ -240,6 +240,21 @@ TEST(EngineTest, LatenessTellsTheStallFromTheDecision) {
   EXPECT_EQ(done->decision_late, Duration());
 }
 
+TEST(EngineTest, ASubmitAfterTheDeadlineIsNotLateByThat) {
+  Lab lab(4, 1, Settings());
+  lab.Form();
+  const core::OpDescriptor op = Sum(100, core::Mode::kBounded);
+  Buffers buffers(4, 100);
+  for (size_t r = 0; r < 3; ++r) lab.Submit(r, op, buffers.View(r), 1);
+  lab.Run(Duration::Millis(50));
+  lab.Submit(3, op, buffers.View(3), 1);
+  lab.Run(Duration::Millis(5));
+  const Completion* done = lab.CompletionOf(3, 1);
+  ASSERT_NE(done, nullptr);
+  EXPECT_LT(done->report.deadline, done->report.submitted);
+  EXPECT_LT(done->wall_late, Duration::Millis(1));
+}
+
 TEST(EngineTest, IdleEnginesRest) {
   Lab lab(2, 1, Settings());
   lab.Form();

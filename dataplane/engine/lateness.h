@@ -15,16 +15,19 @@ struct Lateness {
 };
 
 // A poll began at `poll_start` (the thread got the CPU then) and has since run
-// for `poll_cpu`; now, at `done`, an op ends whose limit was `deadline`. Time
-// in which the poll did not run although it wanted to is run delay, too.
-inline Lateness LatenessOf(Timestamp deadline, Timestamp poll_start,
-                           Duration poll_cpu, Timestamp done) {
+// for `poll_cpu`; now, at `done`, an op ends whose limit was `deadline`. One
+// that was submitted after its limit is late from the submit on. Time in which
+// the poll did not run although it wanted to is run delay, too.
+inline Lateness LatenessOf(Timestamp submitted, Timestamp deadline,
+                           Timestamp poll_start, Duration poll_cpu,
+                           Timestamp done) {
   Lateness late;
-  if (deadline >= done) return late;
-  late.wall = done - deadline;
+  const Timestamp due = std::max(submitted, deadline);
+  if (due >= done) return late;
+  late.wall = done - due;
   const Duration not_run = std::max((done - poll_start) - poll_cpu, Duration());
   late.decision =
-      std::max((done - std::max(deadline, poll_start)) - not_run, Duration());
+      std::max((done - std::max(due, poll_start)) - not_run, Duration());
   return late;
 }
 

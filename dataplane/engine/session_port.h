@@ -41,9 +41,10 @@ struct Completion {
   core::SubmitResult submit = core::SubmitResult::kAccepted;
   core::OpReport report;
 
-  // Time from the op's limit (report.deadline) to this completion, zero if it
-  // ended before. `wall_late` is the plain difference; `decision_late` leaves
-  // out what passed while the engine had no CPU.
+  // Time from the op's limit (the later of report.deadline and
+  // report.submitted) to this completion, zero if it ended before. `wall_late`
+  // is the plain difference; `decision_late` leaves out what passed while the
+  // engine had no CPU.
   Duration wall_late;
   Duration decision_late;
 };

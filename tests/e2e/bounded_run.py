@@ -4,12 +4,12 @@ time, and is what they claim to miss what the network dropped?
 
     bounded_run.py [--ops 500] [--loss 5] [--soft-ms 60] [--report FILE]
 
-Lateness is counted from an operation's deadline to its close: by the clock, and
-"decision" lateness without the time in which the engine had no processor (how
-long that was in all is in the last column: on a busy machine it is what makes
-the clock's lateness). The share of frames that the switch dropped says what
-share of contributions and results must be missing; data that came too late adds
-to it.
+Lateness is counted from an operation's deadline (its submit, if that was later)
+to its close: by the clock, and "decision" lateness without the time in which
+the engine had no processor (how long that was in all is in the last column: on
+a busy machine it is what makes the clock's lateness). The share of frames that
+the switch dropped says what share of contributions and results must be missing;
+data that came too late adds to it.
 
 Needs //control:optireduced and //client/optiperf built. Exit status 1 if a
 limit is not kept.

@@ -7,7 +7,8 @@ its rank added. A stop is the time in which one trainer was stopped.
 import dataclasses
 import math
 
-# An operation is late if it closed that much later than its deadline.
+# An operation is late if it closed that much later than its deadline, or its
+# submit if that was later.
 WALL_LIMIT_MS = 20.0
 
 

@@ -31,8 +31,8 @@ class Report:
     quorum_us: float
     deadline_us: float
     duration_us: float
-    # How much later than its deadline it ended: by the clock, and not counting
-    # time in which the daemon had no processor.
+    # How much later than its deadline, or its submit if that was later, it ended:
+    # by the clock, and not counting time in which the daemon had no processor.
     wall_late_us: float
     decision_late_us: float
 

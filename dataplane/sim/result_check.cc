@@ -195,12 +195,17 @@ class BoundedCheck {
     account_ = {};
     std::vector<CodedChunk> chunks;
     for (const ChunkInfo& info : run_->ledger.chunks()) {
+      if (NeverCame(info, guess)) {
+        Tally(info, 0);
+        chunks.push_back({info, Fill()});
+        continue;
+      }
       const std::optional<Ranks> contributors = CodedSet(info, guess);
       if (!contributors) {
         return BadSet(info, run_->ledger.Announced(info.chunk).value_or(0));
       }
       Tally(info, contributors->size());
-      chunks.push_back({info, contributors->empty() ? Fill() : *contributors});
+      chunks.push_back({info, *contributors});
     }
     if (!run_->codec->Fits(chunks, output_)) {
       return "not the decoded result of its contributors";
@@ -208,20 +213,28 @@ class BoundedCheck {
     return CheckReport(report);
   }
 
+  // Its place is filled. A result over nobody is none of these: it is 0.
+  bool NeverCame(const ChunkInfo& info, const OwnGuess& guess) const {
+    if (info.owner != rank_) return IsAbsent(info);
+    return !run_->ledger.Announced(info.chunk) && !guess.all_frozen &&
+           OwnSet(info, guess).size() < world();
+  }
+
   std::optional<Ranks> CodedSet(const ChunkInfo& info,
                                 const OwnGuess& guess) const {
-    if (IsAbsent(info)) return Ranks{};
     if (const auto announced = run_->ledger.Announced(info.chunk)) {
       return SetOf(info, *announced);
     }
+    return OwnSet(info, guess);
+  }
+
+  Ranks OwnSet(const ChunkInfo& info, const OwnGuess& guess) const {
     const uint32_t chunks = run_->ledger.plan().ChunksOf(rank_);
     const uint32_t offset =
         core::StreamOffset(config_.tag, run_->seq, rank_, rank_, chunks);
     const uint32_t position = (info.local + chunks - offset) % chunks;
-    Ranks ranks = position < guess.own_in ? WithOwner(info)
-                                          : run_->ledger.Accepted(info.chunk);
-    if (!guess.all_frozen && ranks.size() < world()) return Ranks{};
-    return ranks;
+    return position < guess.own_in ? WithOwner(info)
+                                   : run_->ledger.Accepted(info.chunk);
   }
 
   // ---- the account

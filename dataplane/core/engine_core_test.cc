@@ -293,7 +293,7 @@ TEST(BoundedTest, WhoHasOpenedGetsOneOpen) {
 TEST(BoundedTest, AnEarlyEndLeavesTimeForWhatOwnersWaitedFor) {
   TestNet net(4, FastSettings());
   FormOrDie(&net, 4);
-  const uint64_t count = 4 * 124 * 20;
+  const uint64_t count = 4 * kChunk * 20;
   Buffers buffers(4, count);
   int lost = 0;
   net.set_filter([&](const wire::Header& header, Rank from, Rank to) {
@@ -313,7 +313,7 @@ TEST(BoundedTest, AnEarlyEndLeavesTimeForWhatOwnersWaitedFor) {
     const OpReport* report = net.report(r, OpSeq(0));
     ASSERT_NE(report, nullptr);
     EXPECT_EQ(report->absent, 0u) << "rank " << r;
-    EXPECT_EQ(report->contributions, 4 * count - 124);
+    EXPECT_EQ(report->contributions, 4 * count - kChunk);
     EXPECT_LT(report->closed - report->submitted, Duration::Micros(1'200));
   }
 }
@@ -322,7 +322,7 @@ TEST(BoundedTest, AnEarlyEndLeavesTimeForWhatOwnersWaitedFor) {
 TEST(BoundedTest, OneSilenceIsEnoughAfterAnOwnersClose) {
   TestNet net(4, FastSettings());
   FormOrDie(&net, 4);
-  const uint64_t count = 4 * 124 * 20;
+  const uint64_t count = 4 * kChunk * 20;
   Buffers buffers(4, count);
   int lost = 0;
   int results = 0;

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "dataplane/nic/address_text.h"
 #include "dataplane/nic/af_packet_socket.h"
 #include "dataplane/nic/frame.h"
+#include "dataplane/nic/interrupt_thread.h"
 #include "dataplane/nic/queue_plan.h"
 
 namespace optireduce::nic {
@@ -182,6 +184,8 @@ class DpdkPortImpl final : public DpdkPort {
   void FindAddress();
   void UseKernelSocket();
   void CheckLink(Timestamp now);
+  // Calls that start, stop or close the device.
+  void Control(const std::function<void()>& calls) const;
   void Restart();
 
   // One received frame: true if *out now holds it, else it is freed.
@@ -396,15 +400,17 @@ absl::Status DpdkPortImpl::Close() {
       rte_pktmbuf_free_bulk(frames.data(), n);
       if (n == 0) break;
     }
-    rte_eth_dev_stop(config_.port_id);
   }
+  Control([this] {
+    if (device_started_) rte_eth_dev_stop(config_.port_id);
+  });
   while (backlog_.size() != 0) {
     const auto frames = backlog_.Front();
     rte_pktmbuf_free_bulk(frames.data(), static_cast<unsigned>(frames.size()));
     backlog_.Pop(frames.size());
   }
   socket_.reset();
-  rte_eth_dev_close(config_.port_id);
+  Control([this] { rte_eth_dev_close(config_.port_id); });
   const size_t rx_missing = rx_pool_.Missing();
   const size_t missing = tx_pool_.Missing() +
                          (rx_missing <= plan_.rx_buffers_kept ? 0 : rx_missing);
@@ -662,9 +668,24 @@ void DpdkPortImpl::CheckLink(Timestamp now) {
   next_link_check_ = now + kLinkCheckInterval;
 }
 
+void DpdkPortImpl::Control(const std::function<void()>& calls) const {
+  // net_memif takes its peer's leave on the interrupt thread and shares its
+  // tables with these calls without a lock: at the same time, both would free
+  // them. Other drivers may count on that thread while they close. (Nor has it
+  // a lock between that thread and its receive and send functions, for which
+  // there is no remedy from outside: a peer's death can, rarely, be ours.)
+  if (info_.driver == "net_memif") {
+    RunOnInterruptThread(calls);
+  } else {
+    calls();
+  }
+}
+
 void DpdkPortImpl::Restart() {
-  if (device_started_) rte_eth_dev_stop(config_.port_id);
-  device_started_ = rte_eth_dev_start(config_.port_id) == 0;
+  Control([this] {
+    if (device_started_) rte_eth_dev_stop(config_.port_id);
+    device_started_ = rte_eth_dev_start(config_.port_id) == 0;
+  });
 }
 
 void DpdkPortImpl::AppendCounters(std::vector<NamedCounter>* out) const {

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/nic/interrupt_thread.h"
 
 namespace optireduce::nic {
 namespace {
@@ -207,7 +208,11 @@ absl::StatusOr<std::unique_ptr<Eal>> Eal::Start(const EalConfig& config) {
 }
 
 Eal::~Eal() {
-  if (started_) rte_eal_cleanup();
+  if (!started_) return;
+  // It would go on while memory that it looks at is taken away, and net_memif
+  // never tells it that a listening socket is gone.
+  ParkInterruptThread();
+  rte_eal_cleanup();
 }
 
 absl::StatusOr<uint16_t> Eal::AddDevice(const DevicePlan& plan) {

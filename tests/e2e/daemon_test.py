@@ -8,6 +8,7 @@ import pathlib
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import time
 import unittest
@@ -20,6 +21,20 @@ STATUS_REQUEST = b"\x08\x01\x82\x01\x00"
 SHORT = "group_dead_after_us: 1000000 group_formation_limit_us: 2000000 group_hard_limit_us: 2000000"
 # How often clients are killed; daemons a third of that.
 KILLS = int(os.environ.get("DAEMON_TEST_KILLS", "12"))
+# A client that submits until it is refused, reads no completion and stops.
+STUCK = '''
+import os, signal, sys
+import optireduce
+session = optireduce.connect(sys.argv[1])
+group = session.create_group(0, 1, rendezvous_dir=sys.argv[2], name="stuck")
+operations = []
+try:
+    while len(operations) < 100_000:
+        operations.append(group.barrier())
+except optireduce.BusyError:
+    print("refused after", len(operations), flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+'''
 EXIT_FAILURE, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_CONFIGURATION = 1, 2, 3, 78
 
 
@@ -264,6 +279,29 @@ class DeathTest(unittest.TestCase):
             self.assertIn("stopping", log)
             self.assertIn("stopped", log)
             self.assertNotIn("did not come back", log)
+
+    def test_a_client_that_reads_nothing_delays_nobody(self):
+        """S16: operations beside such a client take as long as on a host without one."""
+        with hosts.Hosts(2) as lab:
+            def median_us(host, name):
+                command = [hosts.built("client/optiperf/optiperf"), f"--socket={lab.socket(host)}", "--rank=0",
+                           "--world=1", f"--rendezvous={lab.folder}", f"--name={name}", "--mode=exact", "--counts=1000",
+                           "-n", "1000", f"--json={lab.folder}/{name}.json"]
+                self.assertEqual(lab.start(host, *command, stdout=subprocess.DEVNULL).wait(timeout=60), 0)
+                return json.loads((lab.folder / f"{name}.json").read_text())["results"][0]["p50_us"]
+
+            stuck = lab.start(0, "env", f"PYTHONPATH={hosts.ROOT}/client/python",
+                              f"OPTIREDUCE_LIBRARY={hosts.built('client/liboptireduce.so.0')}", "/usr/bin/python3", "-c",
+                              STUCK, lab.socket(0), lab.folder, stdout=subprocess.PIPE)
+            self.assertRegex(stuck.stdout.readline(), r"^refused after [1-9]\d*$")
+            # In turns, as other work on the machine comes and goes.
+            ratios = [median_us(0, f"beside{i}") / median_us(1, f"alone{i}") for i in range(15)]
+            self.assertEqual(stats(lab)["control_sessions"], 1)
+            stuck.kill()
+            stuck.wait()
+            stuck.stdout.close()
+            self.assertEqual(await_value(lambda: stats(lab)["control_sessions"], 0), 0)
+            self.assertLess(statistics.median(ratios), 1.2, ratios)
 
     def test_clients_of_another_container(self):
         """K05, S10: neither sees the other's processes; only the socket is shared."""

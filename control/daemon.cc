@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -31,6 +32,28 @@ constexpr Duration kReleaseLimit = Duration::Seconds(2);
 constexpr Duration kDrainCheck = Duration::Millis(10);
 // A loop without events still looks around so often.
 constexpr Duration kLoopLimit = Duration::Seconds(1);
+
+// The engine goes before the trainers: it is what ends their waits in time.
+constexpr int kEngineNice = -10;
+
+// While it lives, threads that this one makes have the engine's priority.
+class EnginePriority {
+ public:
+  EnginePriority()
+      : before_(getpriority(PRIO_PROCESS, 0)),
+        raised_(setpriority(PRIO_PROCESS, 0, kEngineNice) == 0) {}
+  ~EnginePriority() {
+    if (raised_) setpriority(PRIO_PROCESS, 0, before_);
+  }
+  EnginePriority(const EnginePriority&) = delete;
+  EnginePriority& operator=(const EnginePriority&) = delete;
+
+  bool raised() const { return raised_; }
+
+ private:
+  const int before_;
+  const bool raised_;
+};
 
 absl::Status PinThread(std::thread* thread, int core) {
   cpu_set_t cores;
@@ -75,7 +98,8 @@ absl::Status Daemon::Start() {
   auto port = DataPort::Open(config_.values());
   if (!port.ok()) return port.status();
   port_ = *std::move(port);
-  for (const std::string& note : port_->notes()) LOG(INFO) << note;
+  notes_ = port_->notes();
+  for (const std::string& note : notes_) LOG(INFO) << note;
   status = TestPort();
   if (status.ok()) status = StartEngine();
   if (!status.ok()) return status;
@@ -129,7 +153,16 @@ absl::Status Daemon::StartEngine() {
   const config::DaemonConfig& config = config_.values();
   engine_ = std::make_unique<engine::Engine>(MakeEngineOptions(config),
                                              port_->port(), &clock_);
-  engine_thread_ = std::thread([this] { engine_->Run(); });
+  {
+    const EnginePriority priority;
+    if (!priority.raised()) {
+      notes_.emplace_back(
+          "The engine has to wait for a CPU like any other process: root, or "
+          "CAP_SYS_NICE, would put it first.");
+      LOG(INFO) << notes_.back();
+    }
+    engine_thread_ = std::thread([this] { engine_->Run(); });
+  }
   channel_ = std::make_unique<EngineChannel>(engine_.get(), loop_.get());
   const auto core = ParseEngineCore(config.engine_core());
   if (!core.ok()) return core.status();
@@ -146,7 +179,7 @@ void Daemon::StartServing() {
   facts.port = config.port();
   facts.info = port_->port()->info();
   facts.rate_bps = config.rate_bps();
-  facts.notes = port_->notes();
+  facts.notes = notes_;
   dispatcher_ = std::make_unique<Dispatcher>(config_, facts, channel_.get(),
                                              server_.get(), worker_.get());
   channel_->SetCallback(

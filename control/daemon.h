@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "control/config_loader.h"
@@ -67,6 +68,7 @@ class Daemon {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ListenSocket> socket_;  // until the server has it
   std::unique_ptr<DataPort> port_;
+  std::vector<std::string> notes_;  // what was found, and what is done without
   const engine::MonotonicClock clock_;
   std::unique_ptr<engine::Engine> engine_;
   std::thread engine_thread_;

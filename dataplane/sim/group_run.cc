@@ -119,6 +119,13 @@ void GroupRun::OnSubmitted(size_t op, core::Rank rank, core::OpSeq seq,
   run.submits.push_back(now);
 }
 
+void GroupRun::OnReported(size_t op) {
+  OpRun& run = Op(op);
+  if (++run.reports < world()) return;
+  Inputs().swap(run.inputs);
+  std::vector<uint8_t>().swap(run.full_result);
+}
+
 void GroupRun::OnSent(const Packet& packet, Timestamp now) {
   if (packet.header.type != wire::PacketType::kResult) return;
   OpRun* const run = Find(packet.header.op_seq);

@@ -35,6 +35,7 @@ struct OpRun {
   Ledger ledger;
   // Some rank's op ended in an error: what it owes the others may never come.
   bool failed_somewhere = false;
+  size_t reports = 0;  // see OnReported
   // Simulation time, in the order in which ranks submitted.
   std::vector<Timestamp> submits;
   // Lazily, from `inputs`: the result of an all-reduce without any loss, or
@@ -86,6 +87,10 @@ class GroupRun {
   void OnAccepted(const Packet& packet, Timestamp now);
   // The rank gave up what it had accepted for its shard.
   void OnContributionsLost(core::Rank owner, core::OpSeq seq);
+
+  // A rank has its report of a place in the list of ops, and no use for what
+  // others put in; once none has, it is let go.
+  void OnReported(size_t op);
 
   // A rank has all its reports; it may leave once nothing is kept.
   void OnRankFinished(Timestamp now);

@@ -11,6 +11,16 @@ namespace {
 // Between two ranks of one host: through memory, not over the cable.
 constexpr Duration kLoopback = Duration::Micros(1);
 
+// Who forges knows our packets only; what is corrupt fails its checksum.
+void SpareForeign(Treatment* treatment, FaultCounts* counts) {
+  treatment->old_epoch = false;
+  treatment->forgery = Forgery::kNone;
+  if (!treatment->flip || treatment->drop) return;
+  treatment->drop = true;
+  treatment->dropped_by = FaultKind::kDiscarded;
+  Count(FaultKind::kDiscarded, counts);
+}
+
 // The tag that this group's earlier formation had. Those in use are never each
 // other's complement.
 uint32_t OldTag(uint32_t tag) { return ~tag; }
@@ -47,6 +57,7 @@ void Network::Send(PacketPool::Ref ref) {
     if (treatment.drop) break;
     fault->Strike(packet, loop_->now(), rng_, &treatment, counts_);
   }
+  if (packet.group == kForeignGroup) SpareForeign(&treatment, counts_);
   if (treatment.invented) {
     Launch(*treatment.invented, at + treatment.replay_delay);
   }
@@ -89,7 +100,9 @@ void Network::Replay(const Treatment& treatment, PacketPool::Ref ref,
     packet.origin = Origin::kForged;
     Launch(copy, at);
   }
-  LaunchForgery(treatment.forgery, ref, at);
+  if (treatment.forgery != Forgery::kNone) {
+    LaunchForgery(treatment.forgery, ref, at);
+  }
 }
 
 void Network::LaunchForgery(Forgery forgery, PacketPool::Ref ref,
@@ -162,7 +175,10 @@ void Network::OnEvent(uint32_t code, uint64_t argument) {
     case kAtHost: {
       Packet& packet = (*pool_)[ref];
       packet.arrived = loop_->now();
-      ports_[packet.destination_host].receiver->OnArrival(ref);
+      Receiver* const receiver = packet.group == kForeignGroup
+                                     ? foreign_
+                                     : ports_[packet.destination_host].receiver;
+      receiver->OnArrival(ref);
       break;
     }
     case kBackgroundTick:

@@ -59,6 +59,8 @@ class Network : public Actor {
   void Attach(uint16_t host, Receiver* receiver) {
     ports_[host].receiver = receiver;
   }
+  // Where foreign packets go, whichever host they are for.
+  void AttachForeign(Receiver* receiver) { foreign_ = receiver; }
   void AddFault(std::unique_ptr<Fault> fault) {
     faults_.push_back(std::move(fault));
   }
@@ -74,6 +76,10 @@ class Network : public Actor {
   // When half of it is free again.
   Timestamp RoomAt(uint16_t host) const {
     return ports_[host].out.DrainedTo(ports_[host].out.queue_bytes() / 2);
+  }
+  // When all that is in its queue now has left.
+  Timestamp EmptyAt(uint16_t host) const {
+    return ports_[host].out.DrainedTo(0);
   }
   // Takes the packet over and puts it in the queue.
   void Send(PacketPool::Ref packet);
@@ -115,6 +121,7 @@ class Network : public Actor {
   FaultCounts* counts_;
   uint64_t sent_ = 0;
   std::vector<Port> ports_;
+  Receiver* foreign_ = nullptr;
   std::vector<std::unique_ptr<Fault>> faults_;
   std::vector<BackgroundState> backgrounds_;
 };

@@ -42,6 +42,21 @@ class Sink : public Receiver {
   PacketPool* pool_;
 };
 
+class ForeignSink : public Receiver {
+ public:
+  explicit ForeignSink(PacketPool* pool) : pool_(pool) {}
+  void OnArrival(PacketPool::Ref ref) override {
+    const uint8_t* const buffer = (*pool_)[ref].buffer;
+    first_bytes.emplace_back(buffer, buffer + kForeignBytes);
+    pool_->Free(ref);
+  }
+
+  std::vector<std::vector<uint8_t>> first_bytes;
+
+ private:
+  PacketPool* pool_;
+};
+
 class NetworkTest : public testing::Test {
  protected:
   static constexpr uint32_t kTag = 0x12345678;
@@ -80,6 +95,16 @@ class NetworkTest : public testing::Test {
     std::memset(packet.buffer + wire::kHeaderBytes, 0x3C, kBody);
     packet.length = static_cast<uint32_t>(
         wire::Seal(packet.buffer, wire::kHeaderBytes + kBody));
+    network_->Send(ref);
+  }
+  void SendForeign(uint16_t from, uint16_t to, uint32_t length) {
+    const PacketPool::Ref ref = pool_.Allocate();
+    Packet& packet = pool_[ref];
+    packet.source_host = from;
+    packet.destination_host = to;
+    packet.group = kForeignGroup;
+    packet.length = length;
+    std::memset(packet.buffer, 0x5A, kForeignBytes);
     network_->Send(ref);
   }
   void Run() {
@@ -321,6 +346,40 @@ TEST_F(NetworkTest, NoForgeryKeepsThePacketGood) {
                 std::count(origins.begin(), origins.end(), Origin::kForged)),
             Counted(FaultKind::kForged));
   EXPECT_GT(Counted(FaultKind::kForged), 300u);
+}
+
+// Longer than the bytes that are kept of it.
+TEST_F(NetworkTest, ForeignPacketsGoToTheirOwnReceiverWhole) {
+  Build(2, Gigabit());
+  ForeignSink foreign(&pool_);
+  network_->AttachForeign(&foreign);
+  network_->AddFault(std::make_unique<Replay>(Window(), 1.0, false, kDelay));
+  network_->AddFault(std::make_unique<Forger>(Window(), 1.0, kDelay));
+  network_->AddFault(std::make_unique<Replay>(Window(), 1.0, true, kDelay));
+  SendForeign(0, 1, 60'000);
+  EXPECT_EQ(network_->EmptyAt(0).nanos(),
+            int64_t{8} * (60'000 + kWireOverhead));
+  Run();
+  EXPECT_TRUE(sinks_[1]->arrivals.empty());
+  // It and its stale copy; nobody can forge it.
+  ASSERT_EQ(foreign.first_bytes.size(), 2u);
+  for (const auto& bytes : foreign.first_bytes) {
+    EXPECT_TRUE(
+        std::ranges::all_of(bytes, [](uint8_t b) { return b == 0x5A; }));
+  }
+  EXPECT_EQ(pool_.in_use(), 0u);
+}
+
+TEST_F(NetworkTest, CorruptForeignPacketsAreDiscarded) {
+  Build(2, Gigabit());
+  ForeignSink foreign(&pool_);
+  network_->AttachForeign(&foreign);
+  network_->AddFault(std::make_unique<Corruption>(Window(), 1.0, 1.0));
+  SendForeign(0, 1, 1000);
+  Run();
+  EXPECT_TRUE(foreign.first_bytes.empty());
+  EXPECT_EQ(Counted(FaultKind::kDiscarded), 1u);
+  EXPECT_EQ(pool_.in_use(), 0u);
 }
 
 TEST_F(NetworkTest, EqualSeedsGiveEqualHashes) {

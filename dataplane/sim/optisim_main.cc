@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/sim/baseline/command.h"
 #include "dataplane/sim/calc.h"
 #include "dataplane/sim/command_line.h"
 #include "dataplane/sim/decode.h"
@@ -40,6 +41,12 @@ constexpr char kHelp[] =
       Runs the systematic cases and K (2000) seeds from S (1) on; which pairs of
       op state and event, and which verdicts on packets, were reached. Fails
       below 95 % of the pairs, or if a verdict is missing.
+  optisim baseline --algorithm ring|bcube|tree|nccl_like|ps|tar|tar2d|ours[,..]
+      [--hosts N] [--bytes S] [--rate GBPS] [--mtu M] [--ops K] [--seed S]
+      [--background none|FLOWS:PAUSE_US:BURST_US] [--json]
+      Times of K (100) all-reduces of S (25 MiB) bytes on N (8) hosts at GBPS (10):
+      the published algorithms over a reliable transport, and ours, all on the
+      same network beside the same background traffic; goodputs in Gb/s.
   optisim calc NAME KEY=VALUE..
       The production pure functions; `optisim calc --help` lists them.
   optisim decode FILE.pcap [--split OFFSET,..]
@@ -155,6 +162,19 @@ int CoverageCommand(const Arguments& arguments) {
              : kFailure;
 }
 
+int Baseline(const Arguments& arguments) {
+  const auto command = baseline::ParseCommand(arguments);
+  if (!command.ok()) return UsageError(std::string(command.status().message()));
+  const auto text = baseline::RunCommand(*command);
+  if (!text.ok()) {
+    std::fprintf(stderr, "optisim: %s\n",
+                 std::string(text.status().message()).c_str());
+    return kFailure;
+  }
+  std::fputs(text->c_str(), stdout);
+  return kOk;
+}
+
 int Calc(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] == "--help") {
     std::printf("optisim calc NAME KEY=VALUE..\n%s", CalculateHelp().c_str());
@@ -219,6 +239,7 @@ int Main(const Arguments& arguments) {
   if (command.starts_with("--seed")) return Run(arguments);
   if (command == "systematic") return Systematic(rest);
   if (command == "coverage") return CoverageCommand(rest);
+  if (command == "baseline") return Baseline(rest);
   if (command == "calc") return Calc(rest);
   if (command == "decode") return Decode(rest);
   return UsageError("unknown command " + command);

@@ -162,6 +162,15 @@ TEST_F(OpTest, AGoodOpPasses) {
   EXPECT_EQ(Status(), "");
 }
 
+TEST_F(OpTest, InputsStayUntilAllRanksHaveReported) {
+  group_->OnReported(0);
+  group_->OnReported(0);
+  EXPECT_EQ(Values(), "");
+  group_->OnReported(0);
+  EXPECT_TRUE(run_->inputs.empty());
+  EXPECT_TRUE(run_->full_result.empty());
+}
+
 TEST_F(OpTest, EveryWrongByteShows) {
   for (const size_t at : {size_t{0}, size_t{4000}, output_.size() - 1}) {
     for (size_t rank = 0; rank < 3; ++rank) {

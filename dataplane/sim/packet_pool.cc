@@ -9,7 +9,9 @@ PacketPool::Ref PacketPool::Copy(Ref ref) {
   uint8_t* const buffer = packets_[copy].buffer;
   packets_[copy] = packets_[ref];
   packets_[copy].buffer = buffer;
-  std::memcpy(buffer, packets_[ref].buffer, packets_[ref].length);
+  const Packet& packet = packets_[ref];
+  std::memcpy(buffer, packet.buffer,
+              packet.group == kForeignGroup ? kForeignBytes : packet.length);
   return copy;
 }
 

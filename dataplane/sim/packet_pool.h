@@ -25,12 +25,18 @@ enum class Origin : uint8_t {
   kInvented,   // true, but not sent by the core it names
 };
 
+// The `group` of a packet that no core sent and none gets: somebody else's. Of
+// its `length` on the wire the buffer holds only the first bytes, kForeignBytes
+// at most, and those in its owner's own form, which starts with a hash of it.
+inline constexpr uint16_t kForeignGroup = UINT16_MAX;
+inline constexpr uint32_t kForeignBytes = 96;
+
 struct Packet {
   core::Endpoint source;
   core::Endpoint destination;
   uint16_t source_host = 0;
   uint16_t destination_host = 0;
-  // Between which ranks of which group of the simulation.
+  // Between which ranks of which group of the simulation, or kForeignGroup.
   uint16_t group = 0;
   core::Rank source_rank{};
   core::Rank destination_rank{};

@@ -277,6 +277,22 @@ TEST(PlainCases, ALoneOpTakesAtMostAFifthLongerThanTheLinkNeeds) {
   }
 }
 
+TEST(PlainCases, FreedBuffersChangeNothing) {
+  Scenario scenario = Ranks(4);
+  for (int i = 0; i < 5; ++i) {
+    Add(&scenario, AllReduce(3000, i % 2 == 0 ? Mode::kExact : Mode::kBounded));
+  }
+  const Outcome kept = RunWell(scenario);
+  scenario.groups[0].keep_buffers = false;
+  const Outcome freed = RunWell(scenario);
+  EXPECT_EQ(freed.trace_hash, kept.trace_hash);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    for (size_t op = 0; op < 5; ++op) {
+      EXPECT_EQ(OpOf(freed, rank, op).output, OpOf(kept, rank, op).output);
+    }
+  }
+}
+
 TEST(PlainCases, EqualScenariosHaveEqualTraces) {
   Scenario scenario = Ranks(4);
   scenario.random.loss = 0.05;

@@ -70,6 +70,9 @@ struct GroupSpec {
   bool start_together = true;
   uint32_t max_in_flight = 8;
   Ending ending = Ending::kDrain;
+  // To the end, to see that nothing writes to them; else until the rank's next
+  // report, for runs of many large ops.
+  bool keep_buffers = true;
   std::vector<OpSpec> ops;
 };
 

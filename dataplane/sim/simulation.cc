@@ -65,7 +65,10 @@ class Simulation : public Actor {
     for (const auto& host : hosts_) host->Wake();
     const Timestamp give_up = Timestamp() + scenario_.give_up;
     uint64_t events = 0;
-    while (!loop_.empty()) {
+    if (options_.bystander != nullptr) {
+      options_.bystander->Start(&loop_, &pool_, &network_);
+    }
+    while (!loop_.empty() && !(options_.bystander != nullptr && Over())) {
       if (loop_.next_time() > give_up) {
         violations_.Add(loop_.now(), "not over by the time to give up");
         break;
@@ -98,6 +101,11 @@ class Simulation : public Actor {
   enum Code : uint32_t { kDeath, kEpoch };
   // How often it is looked whether an epoch is over.
   static constexpr Duration kEpochLook = Duration::Micros(200);
+
+  bool Over() const {
+    return std::all_of(world_.groups.begin(), world_.groups.end(),
+                       [](const auto& group) { return group->over(); });
+  }
 
   void AddGroups() {
     for (size_t i = 0; i < scenario_.groups.size(); ++i) {

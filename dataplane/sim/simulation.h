@@ -22,16 +22,29 @@
 
 #include <cstdio>
 
+#include "dataplane/sim/event_loop.h"
+#include "dataplane/sim/network.h"
 #include "dataplane/sim/outcome.h"
+#include "dataplane/sim/packet_pool.h"
 #include "dataplane/sim/scenario.h"
 
 namespace optireduce::sim {
+
+// Somebody else on the same network, with packets of kForeignGroup.
+class Bystander {
+ public:
+  virtual ~Bystander() = default;
+  // Before the first event. What is handed over outlives the run only.
+  virtual void Start(EventLoop* loop, PacketPool* pool, Network* network) = 0;
+};
 
 struct RunOptions {
   // Copies every output into the outcome.
   bool keep_outputs = false;
   // A line for every datagram and event; null: none.
   FILE* trace = nullptr;
+  // Null: none. With one the run ends when all groups are over.
+  Bystander* bystander = nullptr;
 };
 
 // Pure but for the trace: equal scenarios give equal outcomes.

@@ -11,8 +11,9 @@ namespace optireduce::sim {
 
 namespace {
 
-// The trailer of a sealed packet covers all of it.
+// The trailer of a sealed packet covers all of it, a foreign one's first bytes.
 uint32_t Seal(const Packet& packet) {
+  if (packet.group == kForeignGroup) return LoadLe32(packet.buffer);
   return packet.length < wire::kCrcBytes
              ? packet.length
              : LoadLe32(packet.buffer + packet.length - wire::kCrcBytes);

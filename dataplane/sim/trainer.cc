@@ -294,7 +294,16 @@ void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
     outcome.output.assign(buffers.output().begin(), buffers.output().end());
   }
   buffers.Overwrite();
+  if (!group_->spec().keep_buffers) ReleaseBuffers(op, now);
   MaybeFinish(now);
+}
+
+// Those of the op before the one that was reported just now.
+void Trainer::ReleaseBuffers(size_t op, Timestamp now) {
+  group_->OnReported(op);
+  if (op == 0 || !outcome_.ops[op - 1].reported()) return;
+  CheckBuffersOf(op - 1, now);
+  buffers_[op - 1].reset();
 }
 
 void Trainer::MaybeFinish(Timestamp now) {
@@ -399,9 +408,14 @@ void Trainer::LoseDaemon(Timestamp now) {
 void Trainer::CheckBuffers(Timestamp now) {
   for (size_t op = 0; op < buffers_.size(); ++op) {
     if (buffers_[op] == nullptr || !outcome_.ops[op].reported()) continue;
-    if (std::string wrong = buffers_[op]->CheckOverwritten(); !wrong.empty()) {
-      Complain(absl::StrCat("place ", op, ": ", wrong), now);
-    }
+    CheckBuffersOf(op, now);
+  }
+}
+
+void Trainer::CheckBuffersOf(size_t op, Timestamp now) {
+  if (buffers_[op] == nullptr) return;
+  if (std::string wrong = buffers_[op]->CheckOverwritten(); !wrong.empty()) {
+    Complain(absl::StrCat("place ", op, ": ", wrong), now);
   }
 }
 

@@ -71,6 +71,8 @@ class Trainer {
   void Remove(core::EngineCore* core, Timestamp now);
 
   void OnOpDone(const core::OpReport& report, Timestamp now);
+  void ReleaseBuffers(size_t op, Timestamp now);
+  void CheckBuffersOf(size_t op, Timestamp now);
   void Complain(const std::string& what, Timestamp now);
 
   GroupRun* group_;

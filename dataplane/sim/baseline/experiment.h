@@ -1,0 +1,79 @@
+// One algorithm over one network under one load: how long its ops take.
+
+#ifndef OPTIREDUCE_DATAPLANE_SIM_BASELINE_EXPERIMENT_H_
+#define OPTIREDUCE_DATAPLANE_SIM_BASELINE_EXPERIMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataplane/base/time.h"
+#include "dataplane/sim/baseline/background.h"
+#include "dataplane/sim/baseline/sender.h"
+
+namespace optireduce::sim::baseline {
+
+enum class Algorithm : uint8_t {
+  kRing,
+  kBCube,
+  kTree,
+  kParameterServer,
+  kTranspose,
+  kTranspose2D,
+  kOurs,  // the real core, bounded
+};
+
+// "ring", "bcube", "tree", "ps", "tar", "tar2d", "ours".
+std::optional<Algorithm> FindAlgorithm(std::string_view name);
+std::string_view Name(Algorithm algorithm);
+
+// All-reduces of float32, one after the other, one rank on each host.
+struct ExperimentSpec {
+  Algorithm algorithm = Algorithm::kRing;
+  size_t hosts = 8;           // 2 to 1024
+  uint64_t bytes = 25 << 20;  // a multiple of 4
+  uint64_t rate_bps = 10'000'000'000;
+  uint32_t mtu = 1500;
+  size_t ops = 100;  // that count; kWarmUpOps come before them
+  uint64_t seed = 1;
+  BackgroundSpec background;
+};
+
+inline constexpr size_t kWarmUpOps = 2;
+
+struct ExperimentResult {
+  // From a rank's submit to its result, of every op at every rank.
+  std::vector<Duration> samples;
+  // Of the whole run: how long it was, what the background got through in it,
+  // and what the transport did for the background and the baseline together.
+  Duration elapsed;
+  uint64_t background_bytes = 0;
+  SenderCounters transport;
+  // Share of contributions and results that were missing; baselines miss none.
+  double missing = 0;
+  uint64_t trace_hash = 0;
+  // Empty, or why the run counts for nothing.
+  std::string failure;
+};
+
+// Equal specifications give equal results.
+ExperimentResult RunExperiment(const ExperimentSpec& spec);
+
+struct Summary {
+  Duration mean;
+  Duration p50;
+  Duration p99;
+  double p99_over_p50 = 0;
+  double goodput_bps = 0;     // of the buffer, at the mean
+  double background_bps = 0;  // of all hosts together
+};
+
+// Of at least one sample. Percentiles are samples (nearest rank).
+Summary Summarize(const ExperimentSpec& spec, const ExperimentResult& result);
+
+}  // namespace optireduce::sim::baseline
+
+#endif  // OPTIREDUCE_DATAPLANE_SIM_BASELINE_EXPERIMENT_H_

@@ -1,0 +1,194 @@
+#include "dataplane/sim/baseline/experiment.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "dataplane/sim/baseline/ours.h"
+#include "dataplane/sim/baseline/segment.h"
+#include "dataplane/sim/network.h"
+#include "gtest/gtest.h"
+
+namespace optireduce::sim::baseline {
+namespace {
+
+ExperimentSpec Spec(Algorithm algorithm, uint64_t bytes = 4 << 20,
+                    size_t hosts = 8, size_t ops = 5) {
+  ExperimentSpec spec;
+  spec.algorithm = algorithm;
+  spec.bytes = bytes;
+  spec.hosts = hosts;
+  spec.ops = ops;
+  return spec;
+}
+
+// One burst in a few milliseconds.
+ExperimentSpec Loaded(ExperimentSpec spec) {
+  spec.background.flows = 4;
+  spec.background.shortest_pause = Duration::Millis(3);
+  spec.background.longest_pause = Duration::Millis(30);
+  spec.background.shortest_burst = Duration::Millis(2);
+  spec.background.longest_burst = Duration::Millis(5);
+  return spec;
+}
+
+Summary RunWell(const ExperimentSpec& spec) {
+  const ExperimentResult result = RunExperiment(spec);
+  EXPECT_EQ(result.failure, "");
+  EXPECT_EQ(result.samples.size(), spec.ops * spec.hosts);
+  return Summarize(spec, result);
+}
+
+// Seconds on the line for so many bytes of a stream, with headers; an
+// acknowledgement for every second segment comes on top where data goes the
+// other way, too.
+double OnLine(double bytes, const ExperimentSpec& spec) {
+  const double full = SegmentBytes(spec.mtu);
+  const double wire = spec.mtu - 28 + kWireOverhead;
+  const double ack = (kTcpBeyondUdp + kWireOverhead) / 2.0;
+  return bytes / full * (wire + ack) * 8 / static_cast<double>(spec.rate_bps);
+}
+
+TEST(Experiment, RingTakesItsBytesAndItsSteps) {
+  for (const size_t hosts : {2, 4, 8, 16}) {
+    const ExperimentSpec spec = Spec(Algorithm::kRing, 4 << 20, hosts);
+    const double n = static_cast<double>(hosts);
+    const double bytes = 2 * (n - 1) / n * static_cast<double>(spec.bytes);
+    // A step's last packet: four microseconds of cable, twice its own length
+    // in store and forward.
+    const double steps = 2 * (n - 1) * (4e-6 + 2 * 1.25e-6);
+    const double ideal = OnLine(bytes, spec) + steps;
+    EXPECT_NEAR(RunWell(spec).mean.seconds(), ideal, ideal * 0.03) << hosts;
+  }
+}
+
+TEST(Experiment, RateAndSizeScaleTheRing) {
+  ExperimentSpec spec = Spec(Algorithm::kRing, 16 << 20);
+  const double whole = RunWell(spec).mean.seconds();
+  spec.rate_bps /= 4;
+  EXPECT_NEAR(RunWell(spec).mean.seconds(), whole * 4, whole * 0.1);
+  spec.bytes /= 4;
+  EXPECT_NEAR(RunWell(spec).mean.seconds(), whole, whole * 0.05);
+}
+
+TEST(Experiment, JumboFramesCarryMore) {
+  ExperimentSpec spec = Spec(Algorithm::kRing, 16 << 20);
+  const double small = RunWell(spec).mean.seconds();
+  spec.mtu = 9000;
+  const double ideal = OnLine(1.75 * 16 * (1 << 20), spec);
+  EXPECT_NEAR(RunWell(spec).mean.seconds(), ideal, ideal * 0.04);
+  EXPECT_LT(RunWell(spec).mean.seconds(), small);
+}
+
+TEST(Experiment, TransposeAndBCubeMoveAsMuchAsTheRing) {
+  for (const Algorithm algorithm : {Algorithm::kTranspose, Algorithm::kBCube}) {
+    const ExperimentSpec spec = Spec(algorithm);
+    const double ideal = OnLine(1.75 * static_cast<double>(spec.bytes), spec);
+    EXPECT_NEAR(RunWell(spec).mean.seconds(), ideal, ideal * 0.05)
+        << Name(algorithm);
+  }
+}
+
+TEST(Experiment, TransposeInTwoDimensionsMovesTwoAndAHalfBuffers) {
+  const ExperimentSpec spec = Spec(Algorithm::kTranspose2D);
+  const double ideal = OnLine(2.5 * static_cast<double>(spec.bytes), spec);
+  EXPECT_NEAR(RunWell(spec).mean.seconds(), ideal, ideal * 0.05);
+}
+
+// Twice the buffer at most at any rank, and the way down to the leaves.
+TEST(Experiment, TreeTakesUnderTwiceTheBuffer) {
+  const ExperimentSpec spec = Spec(Algorithm::kTree, 16 << 20);
+  const double most = OnLine(2.0 * static_cast<double>(spec.bytes), spec);
+  const double mean = RunWell(spec).mean.seconds();
+  EXPECT_LT(mean, most * 1.35);
+  EXPECT_GT(mean, most * 0.7);
+}
+
+// All workers into one line: N - 1 buffers in, and the same out, a part behind.
+TEST(Experiment, ServerIsBoundByItsOwnLine) {
+  const ExperimentSpec spec = Spec(Algorithm::kParameterServer);
+  const double in = OnLine(7.0 * static_cast<double>(spec.bytes), spec);
+  const Summary summary = RunWell(spec);
+  EXPECT_GT(summary.mean.seconds(), in);
+  EXPECT_LT(summary.mean.seconds(), in * 1.5);
+}
+
+TEST(Experiment, SmallOpsTakeTheirLatency) {
+  // 14 steps of one small segment: cable and store and forward.
+  EXPECT_LT(RunWell(Spec(Algorithm::kRing, 8 * 100)).mean,
+            Duration::Micros(14 * 6));
+  EXPECT_GT(RunWell(Spec(Algorithm::kRing, 8 * 100)).mean,
+            Duration::Micros(14 * 4));
+}
+
+TEST(Experiment, EqualSeedsGiveEqualTraces) {
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kOurs}) {
+    ExperimentSpec spec = Loaded(Spec(algorithm, 1 << 20));
+    const ExperimentResult one = RunExperiment(spec);
+    const ExperimentResult again = RunExperiment(spec);
+    EXPECT_EQ(one.trace_hash, again.trace_hash) << Name(algorithm);
+    EXPECT_EQ(one.samples, again.samples) << Name(algorithm);
+    EXPECT_EQ(one.background_bytes, again.background_bytes);
+    spec.seed = 2;
+    EXPECT_NE(RunExperiment(spec).trace_hash, one.trace_hash)
+        << Name(algorithm);
+  }
+}
+
+TEST(Experiment, BackgroundSlowsTheRingAndGetsItsPart) {
+  const ExperimentSpec quiet = Spec(Algorithm::kRing, 4 << 20, 8, 20);
+  const ExperimentSpec loaded = Loaded(quiet);
+  const ExperimentResult result = RunExperiment(loaded);
+  EXPECT_GT(Summarize(loaded, result).mean, RunWell(quiet).mean * 11 / 10);
+  EXPECT_GT(Summarize(loaded, result).background_bps, 1e9);
+  EXPECT_LT(Summarize(loaded, result).background_bps, 8e10);
+}
+
+TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {
+  const ExperimentSpec quiet = Spec(Algorithm::kOurs, 1 << 20);
+  const ExperimentResult alone = RunExperiment(quiet);
+  EXPECT_EQ(alone.failure, "");
+  EXPECT_EQ(alone.background_bytes, 0u);
+  EXPECT_EQ(alone.missing, 0);
+  const double ideal = OnLine(1.75 * static_cast<double>(quiet.bytes), quiet);
+  EXPECT_NEAR(Summarize(quiet, alone).p50.seconds(), ideal, ideal * 0.2);
+
+  const ExperimentSpec loaded = Loaded(Spec(Algorithm::kOurs, 1 << 20, 8, 30));
+  const ExperimentResult result = RunExperiment(loaded);
+  EXPECT_EQ(result.failure, "");
+  EXPECT_EQ(result.samples.size(), 8u * 30);
+  EXPECT_GT(result.background_bytes, 1u << 20);
+  const GroupSpec group = OursScenario(loaded).groups[0];
+  for (const Duration sample : result.samples) {
+    EXPECT_LT(sample, group.config.result_bound * 2);
+  }
+}
+
+TEST(Experiment, PercentilesAreNearestRanks) {
+  const ExperimentSpec spec = Spec(Algorithm::kRing);
+  ExperimentResult result;
+  result.elapsed = Duration::Seconds(2);
+  result.background_bytes = 500'000'000;
+  for (int i = 200; i >= 1; --i) {
+    result.samples.push_back(Duration::Millis(i));
+  }
+  const Summary summary = Summarize(spec, result);
+  EXPECT_EQ(summary.mean, Duration::Micros(100'500));
+  EXPECT_EQ(summary.p50, Duration::Millis(100));
+  EXPECT_EQ(summary.p99, Duration::Millis(198));
+  EXPECT_DOUBLE_EQ(summary.p99_over_p50, 1.98);
+  EXPECT_DOUBLE_EQ(summary.background_bps, 2e9);
+  EXPECT_DOUBLE_EQ(summary.goodput_bps, (4 << 20) * 8 / 0.1005);
+}
+
+TEST(Experiment, NamesGoBothWays) {
+  for (const char* name :
+       {"ring", "bcube", "tree", "ps", "tar", "tar2d", "ours"}) {
+    const auto algorithm = FindAlgorithm(name);
+    ASSERT_TRUE(algorithm) << name;
+    EXPECT_EQ(Name(*algorithm), name);
+  }
+  EXPECT_FALSE(FindAlgorithm("Ring"));
+}
+
+}  // namespace
+}  // namespace optireduce::sim::baseline

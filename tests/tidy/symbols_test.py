@@ -34,7 +34,7 @@ ALLOWED_AT_FORMATION = r"""
     std::__detail::_Prime_rehash_policy::.*
     absl::.*
 """
-FORMATION_OBJECTS = {"arena", "config", "engine_core", "group"}
+FORMATION_OBJECTS = {"arena", "config", "engine_core", "group", "ledger"}
 
 
 def patterns(text):

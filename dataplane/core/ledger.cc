@@ -1,0 +1,299 @@
+#include "dataplane/core/ledger.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "dataplane/base/require.h"
+#include "gradcodec/residual.h"
+
+namespace optireduce::core {
+namespace {
+
+// Any op of a bucket cuts it in the same chunks; only their owners differ.
+ChunkPlan PlanOf(const OpDescriptor& op, const LedgerConfig& config) {
+  return ChunkPlan(op, config.world, config.payload_bytes, 0, OpSeq());
+}
+
+}  // namespace
+
+Ledger::Ledger(const LedgerConfig& config)
+    : config_(config),
+      arena_(config.budget),
+      buckets_(config.max_buckets),
+      accounts_(config.max_ops),
+      // The narrowest type has two bytes.
+      scratch_(config.payload_bytes / 2) {}
+
+bool Ledger::Supports(const OpDescriptor& op) {
+  return op.bucket != 0 && op.count != 0 &&
+         op.collective == Collective::kAllReduce && op.codec == Codec::kNone &&
+         gradcodec::HasResidual(op.dtype) &&
+         (op.reduce_op == gradcodec::ReduceOp::kSum ||
+          op.reduce_op == gradcodec::ReduceOp::kAvg);
+}
+
+bool Ledger::IsValidScale(float scale) {
+  return scale > 0 && std::isnormal(scale);
+}
+
+// ---- buckets
+
+Bucket* Ledger::Find(uint64_t key) {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.key == key) return &bucket;
+  }
+  return nullptr;
+}
+
+Bucket* Ledger::FindOrMake(const OpDescriptor& op) {
+  Bucket* bucket = Find(op.bucket);
+  if (bucket != nullptr) {
+    if (bucket->count == op.count && bucket->dtype == op.dtype &&
+        bucket->reduce_op == op.reduce_op) {
+      return bucket;
+    }
+    Remove(bucket, ForgivenFor::kReset);
+  } else {
+    bucket = Find(0);
+    if (bucket == nullptr && MakeRoom(nullptr)) bucket = Find(0);
+    if (bucket == nullptr) return nullptr;
+  }
+  return Make(bucket, op) ? bucket : nullptr;
+}
+
+bool Ledger::Make(Bucket* bucket, const OpDescriptor& op) {
+  const ChunkPlan plan = PlanOf(op, config_);
+  const size_t chunks = plan.chunk_limit();
+  void* tables = AllocateForSubmit(2 * chunks * sizeof(float*), bucket);
+  if (tables == nullptr) return false;
+  std::memset(tables, 0, 2 * chunks * sizeof(float*));
+  *bucket = Bucket();
+  bucket->key = op.bucket;
+  bucket->count = op.count;
+  bucket->dtype = op.dtype;
+  bucket->reduce_op = op.reduce_op;
+  bucket->plan = plan;
+  bucket->residual = static_cast<float**>(tables);
+  bucket->debt = bucket->residual + chunks;
+  return true;
+}
+
+void Ledger::ForgiveResiduals(Bucket* bucket, ForgivenFor reason) {
+  for (uint32_t i = 0; i < bucket->plan.chunk_limit(); ++i) {
+    if (bucket->residual[i] == nullptr) continue;
+    CountContributions(reason, bucket->plan.Locate(i)->elements);
+    Free(&bucket->residual[i]);
+  }
+}
+
+void Ledger::ForgiveDebts(Bucket* bucket, ForgivenFor reason) {
+  for (uint32_t i = 0; i < bucket->plan.chunk_limit(); ++i) {
+    if (bucket->debt[i] == nullptr) continue;
+    CountResults(reason, bucket->plan.Locate(i)->elements);
+    Free(&bucket->debt[i]);
+  }
+}
+
+void Ledger::ResetBucket(Bucket* bucket, ForgivenFor reason) {
+  for (Account& account : accounts_) {
+    if (account.bucket_ == bucket) account.Detach(reason);
+  }
+  ForgiveResiduals(bucket, reason);
+  ForgiveDebts(bucket, reason);
+}
+
+void Ledger::Remove(Bucket* bucket, ForgivenFor reason) {
+  ResetBucket(bucket, reason);
+  arena_.Free(bucket->residual);
+  *bucket = Bucket();
+}
+
+void Ledger::Reset(uint64_t key) {
+  Bucket* bucket = key == 0 ? nullptr : Find(key);
+  if (bucket != nullptr) Remove(bucket, ForgivenFor::kReset);
+}
+
+void Ledger::ResetAll() {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.key != 0) Remove(&bucket, ForgivenFor::kReset);
+  }
+}
+
+void Ledger::ClearDebts() {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.key != 0) ForgiveDebts(&bucket, ForgivenFor::kOverwritten);
+  }
+  for (Account& account : accounts_) {
+    if (account.bucket_ != nullptr && account.has_ended() &&
+        account.step_ == Account::Step::kUsed) {
+      account.ForgiveMissingResults(ForgivenFor::kOverwritten);
+    }
+  }
+}
+
+// When gradients come with another loss scale, so does what is kept of them.
+void Ledger::SetScale(Bucket* bucket, float scale) {
+  if (bucket->scale == scale) return;
+  const float factor = scale / bucket->scale;
+  bucket->scale = scale;
+  for (uint32_t i = 0; i < bucket->plan.chunk_limit(); ++i) {
+    if (bucket->residual[i] != nullptr) {
+      CountContributions(ForgivenFor::kNonFinite,
+                         gradcodec::Rescale(factor, bucket->residual[i],
+                                            bucket->plan.Locate(i)->elements));
+    }
+    if (bucket->debt[i] != nullptr) {
+      CountResults(ForgivenFor::kNonFinite,
+                   gradcodec::Rescale(factor, bucket->debt[i],
+                                      bucket->plan.Locate(i)->elements));
+    }
+  }
+}
+
+bool Ledger::Read(uint64_t key, float* residual, float* debt) const {
+  for (const Bucket& bucket : buckets_) {
+    if (key == 0 || bucket.key != key) continue;
+    std::memset(residual, 0, bucket.count * sizeof(float));
+    std::memset(debt, 0, bucket.count * sizeof(float));
+    for (uint32_t i = 0; i < bucket.plan.chunk_limit(); ++i) {
+      const std::optional<ChunkInfo> info = bucket.plan.Locate(i);
+      if (!info.has_value()) continue;
+      const size_t bytes = info->elements * sizeof(float);
+      if (bucket.residual[i] != nullptr) {
+        std::memcpy(residual + info->first, bucket.residual[i], bytes);
+      }
+      if (bucket.debt[i] != nullptr) {
+        std::memcpy(debt + info->first, bucket.debt[i], bytes);
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
+// ---- ops
+
+Account* Ledger::Open(const OpDescriptor& op, OpSeq seq, float scale,
+                      const uint8_t* input) {
+  Require(Supports(op) && IsValidScale(scale));
+  Bucket* bucket = FindOrMake(op);
+  if (bucket == nullptr) return nullptr;
+  for (Account& account : accounts_) {  // rule 13
+    if (account.bucket_ == bucket) account.CloseUsed();
+  }
+  const size_t chunks = bucket->plan.chunk_limit();
+  void* table = AllocateForSubmit(chunks * sizeof(Account::Chunk), bucket);
+  if (table == nullptr) return nullptr;
+  SetScale(bucket, scale);
+  bucket->last_used = ++uses_;
+  for (Account& account : accounts_) {
+    if (account.phase_ != Account::Phase::kFree) continue;
+    account.Begin(this, bucket, op, bucket->plan, seq, scale, input,
+                  static_cast<Account::Chunk*>(table));
+    return &account;
+  }
+  Require(false);  // more than max_ops
+  return nullptr;
+}
+
+void Ledger::Release(Account* account) {
+  void* table = account->chunks_;
+  account->End();
+  arena_.Free(table);
+}
+
+bool Ledger::IsQuiet() const {
+  for (const Account& account : accounts_) {
+    if (account.phase_ != Account::Phase::kFree && !account.is_settled()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// ---- memory
+
+float* Ledger::Allocate(size_t elements) {
+  void* block = arena_.Allocate(elements * sizeof(float));
+  while (block == nullptr && ForgiveOldest()) {
+    block = arena_.Allocate(elements * sizeof(float));
+  }
+  return static_cast<float*>(block);
+}
+
+void Ledger::Free(float** block) {
+  arena_.Free(*block);
+  *block = nullptr;
+}
+
+uint64_t Ledger::MoveInto(float** stored, float** block, float factor,
+                          size_t n) {
+  uint64_t dropped = 0;
+  if (*stored == nullptr) {
+    if (factor != 1.0f) dropped = gradcodec::Rescale(factor, *block, n);
+    *stored = *block;
+    *block = nullptr;
+  } else {
+    dropped = gradcodec::AddToStored(*block, factor, *stored, n);
+    Free(block);
+  }
+  return dropped;
+}
+
+// The contributions of the oldest op that is over and closed; false if none
+// holds any.
+bool Ledger::ForgiveOldest() {
+  Account* oldest = nullptr;
+  for (Account& account : accounts_) {
+    if (account.bucket_ == nullptr || !account.has_ended() ||
+        account.step_ != Account::Step::kUsed ||
+        account.lacking_bookings_ == 0) {
+      continue;
+    }
+    if (oldest == nullptr || account.seq_.IsBefore(oldest->seq_)) {
+      oldest = &account;
+    }
+  }
+  if (oldest == nullptr) return false;
+  oldest->ForgiveHeld(ForgivenFor::kNoMemory);
+  return true;
+}
+
+bool Ledger::IsEmpty(const Bucket& bucket) const {
+  for (uint32_t i = 0; i < bucket.plan.chunk_limit(); ++i) {
+    if (bucket.residual[i] != nullptr || bucket.debt[i] != nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Gives up one bucket that no open op uses, but `keep`.
+bool Ledger::MakeRoom(const Bucket* keep) {
+  Bucket* unused = nullptr;
+  bool any_open = false;
+  for (Bucket& bucket : buckets_) {
+    any_open |= bucket.open_ops != 0;
+    if (bucket.key == 0 || bucket.open_ops != 0 || &bucket == keep) continue;
+    if (IsEmpty(bucket)) {
+      Remove(&bucket, ForgivenFor::kNoMemory);
+      return true;
+    }
+    if (unused == nullptr || bucket.last_used < unused->last_used) {
+      unused = &bucket;
+    }
+  }
+  if (unused == nullptr || any_open) return false;
+  Remove(unused, ForgivenFor::kNoMemory);
+  return true;
+}
+
+void* Ledger::AllocateForSubmit(size_t bytes, const Bucket* keep) {
+  void* memory = arena_.Allocate(bytes);
+  while (memory == nullptr && (ForgiveOldest() || MakeRoom(keep))) {
+    memory = arena_.Allocate(bytes);
+  }
+  return memory;
+}
+
+}  // namespace optireduce::core

@@ -155,6 +155,8 @@ const std::map<std::string, Case>& Cases() {
         [](const auto& c) {
           return GroupOf(c).early_wait == Duration::Millis(1);
         }}},
+      {"group_adaptive_bounds",
+       {"false", [](const auto& c) { return !GroupOf(c).adaptive_bounds; }}},
       {"group_hard_limit_us",
        {"1000000",
         [](const auto& c) {
@@ -239,6 +241,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   wishes.set_result_bound_us(10'000);
   wishes.set_stage1_bound_us(7'000);
   wishes.set_early_wait_us(500);
+  wishes.set_adaptive_bounds(true);
   wishes.set_hard_limit_us(2'000'000);
   wishes.set_window(3);
   wishes.set_quorum_permille(1000);
@@ -256,6 +259,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   EXPECT_EQ(group.result_bound, Duration::Millis(10));
   EXPECT_EQ(group.stage1_bound, Duration::Millis(7));
   EXPECT_EQ(group.early_wait, Duration::Micros(500));
+  EXPECT_TRUE(group.adaptive_bounds);
   EXPECT_EQ(group.hard_limit, Duration::Seconds(2));
   EXPECT_EQ(group.window, 3u);
   EXPECT_EQ(group.quorum_permille, 1000u);
@@ -275,6 +279,18 @@ TEST(ResolveSettingsTest, ABoundOfTheClientsBringsItsOwnShareForStage1) {
       ResolveSettings(With("group_stage1_bound_us", "90000"), 1500, wishes);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_EQ(resolved->stage1_bound_us(), 6'000u);
+}
+
+TEST(ResolveSettingsTest, ABoundOfTheClientsHoldsForEveryOp) {
+  EXPECT_TRUE(ResolveSettings(With("", ""), 1500, {})->adaptive_bounds());
+  EXPECT_TRUE(ResolveSettings(With("group_result_bound_us", "50000"), 1500, {})
+                  ->adaptive_bounds());
+  GroupSettings wishes;
+  wishes.set_result_bound_us(10'000);
+  EXPECT_FALSE(ResolveSettings(With("", ""), 1500, wishes)->adaptive_bounds());
+  wishes.clear_result_bound_us();
+  wishes.set_stage1_bound_us(10'000);
+  EXPECT_FALSE(ResolveSettings(With("", ""), 1500, wishes)->adaptive_bounds());
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const Member& m) {
   return {{"result_bound_us", absl::StrCat(m.result_bound_us())},
           {"stage1_bound_us", absl::StrCat(m.stage1_bound_us())},
           {"early_wait_us", absl::StrCat(m.early_wait_us())},
+          {"adaptive_bounds", m.adaptive_bounds() ? "true" : "false"},
           {"hard_limit_us", absl::StrCat(m.hard_limit_us())},
           {"window", absl::StrCat(m.window())},
           {"quorum_permille", absl::StrCat(m.quorum_permille())},

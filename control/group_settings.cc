@@ -29,6 +29,12 @@ config::DaemonConfig Overlay(const config::DaemonConfig& defaults,
   if (wishes.has_stage1_bound_us()) {
     merged.set_group_stage1_bound_us(wishes.stage1_bound_us());
   }
+  if (wishes.has_result_bound_us() || wishes.has_stage1_bound_us()) {
+    merged.set_group_adaptive_bounds(false);
+  }
+  if (wishes.has_adaptive_bounds()) {
+    merged.set_group_adaptive_bounds(wishes.adaptive_bounds());
+  }
   if (wishes.has_early_wait_us()) {
     merged.set_group_early_wait_us(wishes.early_wait_us());
   }
@@ -104,6 +110,7 @@ absl::StatusOr<GroupSettings> ResolveSettings(
           ? Micros(merged.group_early_wait_us())
           : DefaultEarlyWait(Micros(merged.group_result_bound_us()));
   s.set_early_wait_us(static_cast<uint64_t>(early_wait.nanos() / 1000));
+  s.set_adaptive_bounds(merged.group_adaptive_bounds());
   s.set_hard_limit_us(merged.group_hard_limit_us());
   s.set_window(merged.group_window());
   s.set_quorum_permille(merged.group_quorum_permille());
@@ -123,6 +130,7 @@ core::GroupConfig ToGroupConfig(const GroupSettings& settings) {
   config.quorum_permille = settings.quorum_permille();
   config.stage1_bound = Micros(settings.stage1_bound_us());
   config.result_bound = Micros(settings.result_bound_us());
+  config.adaptive_bounds = settings.adaptive_bounds();
   config.early_wait = Micros(settings.early_wait_us());
   config.hard_limit = Micros(settings.hard_limit_us());
   config.fill = settings.fill() == FILL_OWN ? core::FillPolicy::kOwn

@@ -30,6 +30,12 @@ struct GroupConfig {
   // its op after result_bound. stage1_bound <= result_bound.
   Duration stage1_bound = Duration::Millis(60);
   Duration result_bound = Duration::Millis(100);
+  // Adaptive: these two and `early_wait` hold until ops have shown what they
+  // take, and are the most there ever is (bound_controller.h). Otherwise they
+  // hold for every op.
+  bool adaptive_bounds = true;
+  // No adaptive stage-1 bound is shorter: hosts pause for about so long.
+  Duration least_bound = Duration::Millis(2);
   // Silence after which a stage ends early once all tails are in.
   Duration early_wait = Duration::Millis(5);
   Duration hard_limit = Duration::Seconds(30);  // from the submit

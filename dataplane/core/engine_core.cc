@@ -84,11 +84,13 @@ absl::Status Validate(const GroupConfig& config) {
       config.result_bound > config.hard_limit) {
     return Invalid("0 < stage1_bound <= result_bound <= hard_limit is needed");
   }
-  if (config.early_wait <= Duration() || config.heartbeat <= Duration() ||
+  if (config.least_bound <= Duration() || config.early_wait <= Duration() ||
+      config.heartbeat <= Duration() ||
       config.feedback_interval <= Duration() ||
       config.nack_interval <= Duration()) {
     return Invalid(
-        "early_wait, heartbeat, feedback_interval and nack_interval are more "
+        "least_bound, early_wait, heartbeat, feedback_interval and "
+        "nack_interval are more "
         "than zero");
   }
   if (config.heartbeat >= config.suspect_after ||

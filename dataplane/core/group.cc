@@ -20,6 +20,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       arena_(config.memory_budget),
       rng_(uint64_t{config.tag} << 16 | config.self.value()),
       transitions_(transitions),
+      bounds_(config),
       // Twice the window, so that closed ops are kept while new ones open; a
       // power of two, so that numbers map alike across their wrap.
       slots_(std::bit_ceil(size_t{config.window} * 2)),
@@ -113,7 +114,7 @@ size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
   const size_t tails = Align(BitmapView::WordsFor(world()) * 8);
   return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
          Align(Assembly::BytesNeeded(plan)) +
-         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 3 * tails +
+         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 4 * tails +
          world() * sizeof(uint32_t);
 }
 
@@ -165,8 +166,8 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   op->sending.data_end = op->has_stage1() ? op->plan.longest_shard() : 0;
   at += Align(size_t{own_chunks} * sizeof(uint32_t));
   const size_t words = BitmapView::WordsFor(world());
-  for (BitmapView* ranks :
-       {&op->data_tails, &op->result_tails, &op->closed_owners}) {
+  for (BitmapView* ranks : {&op->data_tails, &op->result_tails,
+                            &op->closed_owners, &op->late_openers}) {
     *ranks = BitmapView({reinterpret_cast<uint64_t*>(at), words}, world());
     ranks->ClearAll();
     at += Align(words * 8);

@@ -7,6 +7,7 @@
 //   group_submit.cc      submits and reports: the trainer's side
 //   group_receive.cc     packets
 //   group_timers.cc      clocks and limits
+//   group_bounds.cc      what stages took: for the bounds of later ops
 //   group_send.cc        what to send next
 // Rule numbers in comments refer to docs/PROTOCOL.md.
 
@@ -21,6 +22,7 @@
 #include "dataplane/base/arena.h"
 #include "dataplane/base/rng.h"
 #include "dataplane/base/time.h"
+#include "dataplane/core/bound_controller.h"
 #include "dataplane/core/config.h"
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
@@ -227,11 +229,26 @@ class Group {
   void AskOpen(Op* op, Rank source, Timestamp now);
   void NoteMismatch(Op* op, Rank source, const OpDescriptor& other,
                     Timestamp now);
-  void OnContribution(Op* op, uint32_t local, Timestamp now);
+  void OnContribution(Op* op, uint32_t local, Rank source, Timestamp when,
+                      Timestamp now);
   void NoteProgress(Op* op, Timestamp now);
   void FreezeChunk(Op* op, uint32_t local, Timestamp now);
   bool AttachRetained(Op* op, Timestamp now);
   void StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload);
+
+  // group_bounds.cc
+  void NoteOpened(Op* op, Rank rank, Timestamp now);
+  void NoteSum(Op* op, Rank source, Timestamp when);
+  void NoteAdvertised(const Op& op, Rank source, const wire::Header& header);
+  uint16_t Advertised(const Op& op) const;
+  void NoteStage1(Op* op, EndCause cause);
+  void NoteStage2(const Op& op, EndCause cause);
+  void NoteTooEarly(const Op& op);
+  bool IsSilent(const Op& op, Rank rank) const;
+  bool AreMostSilent(const Op& op) const;
+  uint64_t ContributionsDue(const Op& op) const;
+  uint64_t OnTheirWay(const Op& op) const;
+  uint64_t ResultsDue(const Op& op) const;
 
   // group_timers.cc
   size_t QuorumSize() const;
@@ -251,7 +268,7 @@ class Group {
   void AdvanceBounded(Op* op, Timestamp now);
   void AdvanceRepair(Op* op, Timestamp now);
   void AskAnyOpen(Op* op, Timestamp now);
-  void BeginFreeze(Op* op, Timestamp now);
+  void BeginFreeze(Op* op, EndCause cause, Timestamp now);
   void AdvanceFreeze(Op* op, uint32_t budget, Timestamp now);
   void CheckEarly(Op* op, Timestamp now);
   bool IsStage1Spent(const Op& op) const;
@@ -297,6 +314,7 @@ class Group {
   ByteArena arena_;
   Rng rng_;  // jitter only
   TransitionCounts* const transitions_;
+  BoundController bounds_;
 
   // Ops. floor_ <= low_ <= next_submit may be anywhere up to low_ + window.
   std::vector<Op> slots_;  // by op number modulo their count, a power of two

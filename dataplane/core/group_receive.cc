@@ -96,7 +96,7 @@ void Group::RaiseOpenUpto(Rank source, OpSeq upto, Timestamp now) {
     if (op == nullptr) continue;
     Count(*op, OpEvent::kWatermark);
     if (!seq.IsBefore(known)) continue;
-    ++op->opened_count;
+    NoteOpened(op, source, now);
     MaybeStartClocks(op, now);
     MaybeComplete(op, now);
   }
@@ -214,7 +214,8 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
                                                : Verdict::kLate;
   }
   // The stage ends at its bound, whenever that is noticed.
-  if (arrival > op->stage1_bound) BeginFreeze(op, now);
+  NoteAdvertised(*op, source, header);
+  if (arrival > op->stage1_bound) BeginFreeze(op, EndCause::kDeadline, now);
   const Reduction::AddResult added =
       op->freezing && !op->reduction.IsFrozen(info->local)
           ? Reduction::AddResult::kFrozen
@@ -237,15 +238,18 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
     op->data_tails.Set(source.index());
   }
   NoteProgress(op, now);
-  OnContribution(op, info->local, now);
+  OnContribution(op, info->local, source, arrival, now);
   return Verdict::kAccepted;
 }
 
 // A contribution is in; is the chunk whole?
-void Group::OnContribution(Op* op, uint32_t local, Timestamp now) {
+void Group::OnContribution(Op* op, uint32_t local, Rank source, Timestamp when,
+                           Timestamp now) {
   ++op->contributions;
+  NoteSum(op, source, when);
   if (!AllExpectedArrived(*op, local)) return;
   FreezeChunk(op, local, now);
+  if (op->reduction.all_frozen()) NoteStage1(op, EndCause::kAllIn);
   MaybeComplete(op, now);
 }
 
@@ -290,7 +294,14 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   if (header.contributors > world()) return Verdict::kBadBody;
   if (!op->is_exact()) StartClocks(op, now);
   if (op->assembly.Has(info->chunk)) return Verdict::kDuplicate;
-  if (op->is_reported() || arrival > op->close_bound) return Verdict::kLate;
+  NoteAdvertised(*op, source, header);
+  if (op->is_reported() || arrival > op->close_bound) {
+    if (op->report.cause == EndCause::kEarly && arrival <= op->close_bound &&
+        (header.flags & wire::kFlagRepair) == 0) {
+      NoteTooEarly(*op);
+    }
+    return Verdict::kLate;
+  }
   if (op->is_exact() && op->state != OpState::kActive) {
     return Verdict::kUnexpected;
   }

@@ -300,6 +300,7 @@ void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
   header.chunk = info.chunk;
   header.length = static_cast<uint16_t>(info.bytes);
   header.flags = flags;
+  header.timeout = Advertised(*op);
   const uint8_t* payload = nullptr;
   if (op->has_stage1()) {
     payload = op->reduction.Result(local).data();
@@ -330,7 +331,7 @@ bool Group::NextData(TxDescriptor* out, Timestamp now) {
 // The scatter, chunk-major: position j goes to all owners before j + 1.
 bool Group::DataOf(Op* op, TxDescriptor* out, Timestamp now) {
   OpSending& sending = op->sending;
-  if (now >= op->stage1_bound && !op->is_exact()) {
+  if (now >= op->send_bound && !op->is_exact()) {
     sending.data_position = sending.data_end;  // nobody would sum it
   }
   for (uint32_t budget = kScatterBudget; budget > 0; --budget) {
@@ -399,7 +400,7 @@ void Group::AddOwnChunk(Op* op, uint32_t local, Timestamp now) {
   if (op->reduction.Add(local, config_.self, input) ==
       Reduction::AddResult::kAdded) {
     NoteProgress(op, now);
-    OnContribution(op, local, now);
+    OnContribution(op, local, config_.self, now, now);
   }
 }
 
@@ -419,6 +420,7 @@ void Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
   header.chunk = info.chunk;
   header.length = static_cast<uint16_t>(info.bytes);
   header.flags = flags;
+  header.timeout = Advertised(*op);
   ReadInput(op, info, out->buffer + wire::kHeaderBytes);
   Finish(header, peer, out);
 }

@@ -153,7 +153,7 @@ void Group::BeginReport(Op* op, Timestamp now) {
                               ? config_.hard_limit
                               : op->descriptor.hard_limit);
   next_submit_ = next_submit_.Next();
-  ++op->opened_count;
+  NoteOpened(op, config_.self, now);
 }
 
 // A world of one, or nothing to reduce: no packet, no wait.
@@ -287,6 +287,7 @@ void Group::MaybeComplete(Op* op, Timestamp now) {
       !HasAllAcknowledged(*op)) {
     return;
   }
+  NoteStage2(*op, EndCause::kAllIn);
   End(op, EndCause::kAllIn, now);
   if (op->is_exact() || op->reduction.all_frozen()) CloseOp(op, now);
 }

@@ -44,9 +44,14 @@ void Group::SetBounds(Op* op) {
   if (quorum == Timestamp::Never() || !op->has_descriptor || op->is_exact()) {
     return;
   }
-  op->stage1_bound = quorum + config_.stage1_bound;
-  op->close_bound = quorum + config_.result_bound;
-  op->early_check_at = quorum + config_.early_wait;
+  const Bounds bounds = bounds_.BoundsOf(op->bytes());
+  op->stage1_bound = quorum + bounds.stage1;
+  op->send_bound = quorum + bounds.send;
+  op->close_bound = quorum + bounds.result;
+  op->early_wait = bounds.early_wait;
+  op->early_check_at = quorum + bounds.early_wait;
+  op->report.stage1_bound = bounds.stage1;
+  op->report.result_bound = bounds.result;
   op->limit = std::min(op->limit, op->close_bound);
 }
 
@@ -190,7 +195,7 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
     AdvanceFreeze(op, kFreezeBudget, now);
   } else if (now >= op->stage1_bound && !op->freezing) {
     Count(*op, OpEvent::kStage1Bound);
-    BeginFreeze(op, now);
+    BeginFreeze(op, EndCause::kDeadline, now);
   } else if (now >= op->early_check_at) {
     CheckEarly(op, now);
   }
@@ -199,7 +204,10 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
     AdvanceFreeze(op, UINT32_MAX, now);
     if (FindOp(seq) == nullptr || op->is_closed()) return;
     Count(*op, OpEvent::kResultBound);
-    if (op->state == OpState::kActive) End(op, EndCause::kDeadline, now);
+    if (op->state == OpState::kActive) {
+      NoteStage2(*op, EndCause::kDeadline);
+      End(op, EndCause::kDeadline, now);
+    }
     CloseOp(op, now);
     return;
   }
@@ -213,8 +221,9 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
 }
 
 // Closes stage 1: nothing more is summed, whatever is still to be frozen.
-void Group::BeginFreeze(Op* op, Timestamp now) {
+void Group::BeginFreeze(Op* op, EndCause cause, Timestamp now) {
   if (op->freezing) return;
+  NoteStage1(op, cause);
   op->freezing = true;
   AdvanceFreeze(op, kFreezeBudget, now);
   Rearm(op);
@@ -233,14 +242,14 @@ void Group::AdvanceFreeze(Op* op, uint32_t budget, Timestamp now) {
 
 // Early timeout: what is in is all that comes.
 void Group::CheckEarly(Op* op, Timestamp now) {
-  const Timestamp stage1_quiet = op->last_data + config_.early_wait;
-  op->early_check_at = now + config_.early_wait;
+  const Timestamp stage1_quiet = op->last_data + op->early_wait;
+  op->early_check_at = now + op->early_wait;
   if (!op->reduction.all_frozen()) {
     if (now < stage1_quiet) {
       op->early_check_at = std::min(op->early_check_at, stage1_quiet);
     } else if (IsStage1Spent(*op)) {
       Count(*op, OpEvent::kStage1Early);
-      BeginFreeze(op, now);
+      BeginFreeze(op, EndCause::kEarly, now);
     }
     return;
   }
@@ -250,6 +259,7 @@ void Group::CheckEarly(Op* op, Timestamp now) {
     op->early_check_at = std::min(op->early_check_at, stage2_quiet);
   } else if (IsStage2Spent(*op)) {
     Count(*op, OpEvent::kResultEarly);
+    NoteStage2(*op, EndCause::kEarly);
     End(op, EndCause::kEarly, now);
     CloseOp(op, now);
   }
@@ -294,10 +304,10 @@ Duration Group::Stage2Wait(const Op& op) const {
     const Rank rank = RankAt(i);
     if (IsSelf(rank) || op.closed_owners.Test(i)) continue;
     if (op.assembly.PrefixOf(rank) < op.plan.ChunksOf(rank)) {
-      return config_.early_wait * 2;
+      return op.early_wait * 2;
     }
   }
-  return config_.early_wait;
+  return op.early_wait;
 }
 
 // Exact mode: after silence, ask for what lacks; again with backoff and jitter.

@@ -69,18 +69,21 @@ struct Op {
   uint16_t opened_count = 0;   // ranks that have opened it
   uint64_t contributions = 0;  // summed into the own shard, over its chunks
   bool freezing = false;       // stage 1 is over: nothing more is summed
+  bool stage1_noted = false;   // its time is known to the bound controller
   uint32_t freeze_next = 0;
   // Streams whose last packets have come.
   BitmapView data_tails;
   BitmapView result_tails;
   // Owners whose stage 1 is known to be over: a chunk with c < N has come.
   BitmapView closed_owners;
+  BitmapView late_openers;  // ranks that opened the op after its quorum
   // Exact mode, by rank: chunks the peer has acknowledged. Of its shard, as
   // reduced (all-reduce, reduce-scatter), or of ours, as received (others).
   uint32_t* acknowledged = nullptr;
   uint32_t advertised_prefix = 0;  // of the own shard, last told to the peers
 
   Timestamp stage1_bound = Timestamp::Never();
+  Timestamp send_bound = Timestamp::Never();  // nobody sums later data
   Timestamp close_bound = Timestamp::Never();
   Timestamp limit = Timestamp::Never();  // T2 or the caller's, if earlier
   Timestamp hard_limit = Timestamp::Never();
@@ -88,7 +91,11 @@ struct Op {
   // opens no more ops, so that it may wait in vain: unless enough have opened
   // it by then, it ends.
   Timestamp abandon_at = Timestamp::Never();
-  Timestamp last_data;  // arrival of the newest
+  Duration early_wait;          // in force for this op
+  Timestamp last_open;          // when the newest rank was seen to open it
+  Timestamp last_data;          // arrival of the newest
+  Timestamp last_sum;           // the newest contribution, the own ones too
+  Timestamp last_punctual_sum;  // of ranks that had opened it by the quorum
   Timestamp last_result;
   Timestamp last_progress;  // exact mode
   Timestamp ask_open_at;    // not before: one question per interval
@@ -119,6 +126,9 @@ struct Op {
     return descriptor.collective != Collective::kReduceScatter &&
            descriptor.collective != Collective::kBarrier;
   }
+
+  // What the op's size class goes by.
+  uint64_t bytes() const { return plan.elements() * plan.element_bytes(); }
 
   // Byte offset of a chunk in the input or the output buffer; the input of an
   // all-gather and the output of a reduce-scatter hold one shard only.

@@ -27,6 +27,7 @@ GroupConfig Settings() {
   config.payload_bytes = kPayload;
   config.stage1_bound = Duration::Millis(6);
   config.result_bound = Duration::Millis(10);
+  config.adaptive_bounds = false;
   config.early_wait = Duration::Millis(1);
   config.memory_budget = 1 << 20;
   return config;
@@ -435,7 +436,7 @@ TEST(FormationTest, AHelloDoesNotProveThePath) {
 
 TEST(SettingsTest, EverySharedSettingCounts) {
   const GroupConfig base;
-  std::vector<GroupConfig> others(9, base);
+  std::vector<GroupConfig> others(11, base);
   others[0].payload_bytes += 16;
   others[1].window += 1;
   others[2].quorum_permille += 1;
@@ -445,6 +446,8 @@ TEST(SettingsTest, EverySharedSettingCounts) {
   others[6].hard_limit = base.hard_limit + kNanosecond;
   others[7].fill = FillPolicy::kOwn;
   others[8].memory_budget += 1;
+  others[9].adaptive_bounds = false;
+  others[10].least_bound = base.least_bound + kNanosecond;
   for (const GroupConfig& config : others) {
     EXPECT_NE(SettingsHash(config), SettingsHash(base));
   }

@@ -73,6 +73,9 @@ struct OpReport {
   Timestamp submitted;
   Timestamp quorum = Timestamp::Never();
   Timestamp deadline = Timestamp::Never();  // the limit that was in force
+  // From the quorum, as they were in force for this op; 0 if there were none.
+  Duration stage1_bound;
+  Duration result_bound;
   Timestamp closed;
 
   // kMismatch only: the other rank and what it submitted.

@@ -16,6 +16,7 @@ core::GroupConfig Settings() {
   config.payload_bytes = 496;
   config.stage1_bound = Duration::Millis(6);
   config.result_bound = Duration::Millis(10);
+  config.adaptive_bounds = false;
   config.early_wait = Duration::Millis(1);
   config.hard_limit = Duration::Millis(500);
   config.memory_budget = 1 << 20;

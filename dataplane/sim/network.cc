@@ -41,6 +41,13 @@ void Network::AddBackground(const Background& background) {
             backgrounds_.size() - 1);
 }
 
+void Network::SetRate(uint16_t host, uint64_t rate_bps) {
+  Port& port = ports_[host];
+  port.spec.rate_bps = rate_bps;
+  port.out.SetRate(rate_bps);
+  port.in.SetRate(rate_bps);
+}
+
 void Network::Send(PacketPool::Ref ref) {
   Packet& packet = (*pool_)[ref];
   ++sent_;

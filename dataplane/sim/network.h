@@ -65,6 +65,8 @@ class Network : public Actor {
     faults_.push_back(std::move(fault));
   }
   void AddBackground(const Background& background);
+  // Of a host's cable, in both directions.
+  void SetRate(uint16_t host, uint64_t rate_bps);
 
   // How many datagrams of a length the NIC's send queue can take.
   uint64_t RoomFor(uint16_t host, uint32_t length) const {

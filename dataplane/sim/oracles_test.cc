@@ -95,6 +95,8 @@ class OpTest : public ::testing::Test {
     report_.min_contributors = 3;
     report_.submitted = report_.quorum = At(1);
     report_.closed = At(2);
+    report_.stage1_bound = Duration::Millis(20);
+    report_.result_bound = Duration::Millis(30);
   }
 
   const core::OpDescriptor& descriptor() const {
@@ -243,6 +245,38 @@ TEST_F(OpTest, AStallExcusesAndNoMoreThanThat) {
   context.reported_at = At(51);
   report_.closed = At(51);
   EXPECT_NE(CheckTimes(context, report_, *group_, *run_), "");
+}
+
+TEST_F(OpTest, BoundsThatTheGroupCannotHaveShow) {
+  EXPECT_EQ(Times(), "");
+  const core::OpReport good = report_;
+  for (const int64_t nanos : {-1, 1}) {
+    report_.stage1_bound = good.stage1_bound + Duration::Nanos(nanos);
+    EXPECT_NE(Times(), "");
+    report_ = good;
+    report_.result_bound = good.result_bound + Duration::Nanos(nanos);
+    EXPECT_NE(Times(), "");
+    report_ = good;
+  }
+  // Adaptive ones are no longer, shorter only from the tenth op on, and no
+  // shorter than the least.
+  core::GroupConfig& config = scenario_.groups[0].config;
+  config.adaptive_bounds = true;
+  EXPECT_EQ(Times(), "");
+  report_.stage1_bound = Duration::Millis(5);
+  report_.result_bound = Duration::Millis(8);
+  EXPECT_NE(Times(), "");
+  report_.op_seq = core::OpSeq(9);
+  EXPECT_NE(Times(), "");
+  report_.op_seq = core::OpSeq(10);
+  EXPECT_EQ(Times(), "");
+  report_.stage1_bound = Duration::Millis(1);
+  EXPECT_NE(Times(), "");
+  report_.stage1_bound = Duration::Millis(9);
+  EXPECT_NE(Times(), "");
+  report_.stage1_bound = Duration::Millis(5);
+  report_.result_bound = Duration::Millis(31);
+  EXPECT_NE(Times(), "");
 }
 
 TEST_F(OpTest, EndingByADeadlineBeforeItShows) {

@@ -38,7 +38,9 @@ Duration Between(Duration low, Duration high, Rng* rng) {
 
 class Draw {
  public:
-  explicit Draw(uint64_t seed) : rng_(seed) { scenario_.seed = seed; }
+  explicit Draw(uint64_t seed) : rng_(seed), bounds_rng_(~seed) {
+    scenario_.seed = seed;
+  }
 
   Scenario Run() {
     scenario_.give_up = Duration::Seconds(60);
@@ -122,6 +124,7 @@ class Draw {
     }
     if (rng_.Chance(0.25)) MakeMemoryScarce(&group);
     DrawSubmits(&group);
+    if (group.config.adaptive_bounds && world <= 6) MakeSeries(&group);
     return group;
   }
 
@@ -142,6 +145,9 @@ class Draw {
     config.result_bound =
         config.stage1_bound +
         Between(Duration::Millis(1), Duration::Millis(8), &rng_) * crowd;
+    config.adaptive_bounds = bounds_rng_.Chance(0.5);
+    config.least_bound =
+        Between(Duration::Micros(100), Duration::Millis(2), &bounds_rng_);
     config.early_wait =
         Between(Duration::Micros(200), Duration::Millis(2), &rng_);
     config.feedback_interval = Duration::Millis(1) * crowd;
@@ -259,6 +265,24 @@ class Draw {
       }
       group->ops[op].submit_after = at;
       DrawLimits(group->config, &group->ops[op], world);
+    }
+  }
+
+  // So many alike that bounds adapt to them.
+  void MakeSeries(GroupSpec* group) {
+    OpSpec op;
+    op.descriptor.mode = Mode::kBounded;
+    op.descriptor.count = bounds_rng_.LogUniform(100, 5000);
+    op.inputs = InputKind::kSummable;
+    op.submit_after = group->ops.back().submit_after;
+    const Duration gap =
+        Between(Duration::Micros(50), Duration::Millis(2), &bounds_rng_);
+    const auto ops = static_cast<int>(bounds_rng_.Between(15, 30));
+    for (int i = 0; i < ops; ++i) {
+      for (Duration& at : op.submit_after) {
+        at = at + Between(gap / 2, gap, &bounds_rng_);
+      }
+      group->ops.push_back(op);
     }
   }
 
@@ -426,6 +450,7 @@ class Draw {
   }
 
   Rng rng_;
+  Rng bounds_rng_;  // of its own, so that the rest is drawn as it was
   Scenario scenario_;
   size_t world_ = 0;
   size_t ranks_per_host_ = 1;

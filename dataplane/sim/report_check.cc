@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/core/bound_controller.h"
 
 namespace optireduce::sim {
 
@@ -64,6 +65,43 @@ bool IsAbandoned(const ReportContext& context, const GroupRun& group,
           group.longest_stall() * 2 > context.config.result_bound);
 }
 
+// How short a group's bounds may be.
+Duration LeastResultBound(const core::GroupConfig& config) {
+  return config.adaptive_bounds
+             ? std::min(config.least_bound, config.stage1_bound)
+             : config.result_bound;
+}
+
+// The bounds that a report claims are ones that its group may have: the
+// configured ones, or shorter once it has seen ops enough.
+std::string CheckBounds(const ReportContext& context, const OpReport& report) {
+  // Of a mismatch nobody knows whose op the bounds were for.
+  if (report.status == OpStatus::kMismatch) return "";
+  const core::GroupConfig& config = context.config;
+  Duration least1;
+  Duration least2;
+  Duration most1;
+  Duration most2;
+  if (report.quorum != Timestamp::Never() &&
+      context.op.mode == Mode::kBounded) {
+    most1 = least1 = config.stage1_bound;
+    most2 = least2 = config.result_bound;
+    const int32_t before = report.op_seq.Since(config.first_op);
+    if (config.adaptive_bounds &&
+        before >= static_cast<int32_t>(core::BoundController::kWarmUp)) {
+      least1 = least2 = LeastResultBound(config);
+    }
+  }
+  const bool good =
+      report.stage1_bound >= least1 && report.stage1_bound <= most1 &&
+      report.result_bound >= least2 && report.result_bound <= most2 &&
+      report.stage1_bound <= report.result_bound;
+  return good ? ""
+              : absl::StrCat("bounds of ", report.stage1_bound.micros(),
+                             " and ", report.result_bound.micros(),
+                             " us, which its group cannot have");
+}
+
 std::string CheckCause(const OpReport& report, Timestamp limit) {
   switch (report.cause) {
     case EndCause::kAllIn:
@@ -101,7 +139,7 @@ Timestamp LimitOf(const core::GroupConfig& config, const core::OpDescriptor& op,
   }
   if (report.quorum != Timestamp::Never()) {
     limit = std::min(
-        limit, std::max(report.submitted, report.quorum + config.result_bound));
+        limit, std::max(report.submitted, report.quorum + report.result_bound));
   }
   return limit;
 }
@@ -114,6 +152,9 @@ std::string CheckTimes(const ReportContext& context, const OpReport& report,
   if (report.closed < report.submitted ||
       context.clock.ToSimulation(report.closed) > context.reported_at) {
     return "closed before its submit, or in the future";
+  }
+  if (std::string wrong = CheckBounds(context, report); !wrong.empty()) {
+    return wrong;
   }
   const Timestamp limit = LimitOf(context.config, context.op, report);
   const Timestamp due = context.clock.ToSimulation(limit);
@@ -164,7 +205,7 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
     case OpStatus::kMismatch:
       return run.agreed ? "mismatch, but all agree" : "";
     case OpStatus::kExpired: {
-      const bool late = run.submits.front() + context.config.result_bound <
+      const bool late = run.submits.front() + LeastResultBound(context.config) <
                         context.submitted_at;
       // An exact op that others gave up may be gone there.
       const bool given_up =

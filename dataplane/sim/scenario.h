@@ -82,6 +82,13 @@ struct Stall {
   bool whole_host = false;  // trainers too, and its NIC receives nothing
 };
 
+// From then on a host's cable has another rate.
+struct RateChange {
+  uint16_t host = 0;
+  Duration after{};  // from the start of the simulation
+  uint64_t rate_bps = 0;
+};
+
 // A trainer dies alone (its daemon serves on), a daemon with all that is on its
 // host.
 struct Death {
@@ -154,6 +161,7 @@ struct Scenario {
   std::vector<ScriptedFault> script;
   std::vector<PartitionSpec> partitions;
   std::vector<Background> backgrounds;
+  std::vector<RateChange> rate_changes;
   std::vector<Stall> stalls;
   std::vector<Death> deaths;
   // Late submits that are meant as such, to be counted.

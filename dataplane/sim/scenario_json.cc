@@ -19,6 +19,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kU32 = UINT32_MAX;
+constexpr int64_t kLeastRate = 1'000'000;  // of a link, bits per second
+constexpr int64_t kGreatestRate = 1'000'000'000'000;
 
 template <typename T>
 T At(const std::vector<T>& values, size_t index, T otherwise) {
@@ -61,8 +63,7 @@ class Reader {
         1 + static_cast<size_t>(*std::ranges::max_element(group_.hosts));
     HostSpec host;
     root_.Child("link", [&](JsonObject* link) {
-      link->Integer("rate_bps", 1'000'000, 1'000'000'000'000,
-                    &host.link.rate_bps);
+      link->Integer("rate_bps", kLeastRate, kGreatestRate, &host.link.rate_bps);
       link->Micros("delay_us", &host.link.delay);
       link->Integer("nic_queue_bytes", 16'384, kU32,
                     &host.link.nic_queue_bytes);
@@ -151,6 +152,8 @@ class Reader {
     group->Integer("quorum_permille", 1, 1000, &config.quorum_permille);
     group->Micros("stage1_bound_us", &config.stage1_bound);
     group->Micros("result_bound_us", &config.result_bound);
+    group->Bool("adaptive_bounds", &config.adaptive_bounds);
+    group->Micros("least_bound_us", &config.least_bound);
     group->Micros("early_wait_us", &config.early_wait);
     group->Micros("hard_limit_us", &config.hard_limit);
     group->Enum<core::FillPolicy>("fill", FillPolicyFrom, &config.fill);
@@ -336,6 +339,16 @@ class Reader {
       object.Integer("on_permille", 0, 1000, &background.on_permille);
       object.Finish();
       scenario_.backgrounds.push_back(background);
+    });
+    root_.ForEach("rate_changes", [&](const Json& json, std::string path) {
+      JsonObject object(json, std::move(path), &error_);
+      RateChange change;
+      change.host = ReadHost("host", &object);
+      object.Micros("at_us", &change.after);
+      object.Integer("rate_bps", kLeastRate, kGreatestRate, &change.rate_bps);
+      if (!object.Has("rate_bps")) object.Fail("rate_bps", "is needed");
+      object.Finish();
+      scenario_.rate_changes.push_back(change);
     });
   }
 

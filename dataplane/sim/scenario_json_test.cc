@@ -81,7 +81,9 @@ TEST(ScenarioJsonTest, TheSameFileGivesTheSameTrace) {
     "partitions": [{"from_host": 0, "to_host": 1, "begin_us": 900,
                     "end_us": 2000}],
     "stalls": [{"host": 2, "begin_us": 700, "end_us": 1500}],
-    "background": [{"host": 3, "end_us": 5000}]})";
+    "background": [{"host": 3, "end_us": 5000}],
+    "rate_changes": [{"host": 1, "at_us": 800, "rate_bps": 1000000000}],
+    "group": {"adaptive_bounds": false, "least_bound_us": 500}})";
   const auto out = OutcomeOf(text);
   EXPECT_EQ(out["ok"], true) << out["violations"];
   EXPECT_EQ(out, OutcomeOf(text));

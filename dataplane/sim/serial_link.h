@@ -18,9 +18,8 @@ class SerialLink {
  public:
   // `queue_bytes` may wait, the packet in transmission included.
   SerialLink(uint64_t rate_bps, uint64_t queue_bytes)
-      : picos_per_byte_(8'000'000'000'000 / static_cast<int64_t>(rate_bps)),
-        queue_bytes_(queue_bytes) {
-    assert(picos_per_byte_ > 0);
+      : queue_bytes_(queue_bytes) {
+    SetRate(rate_bps);
   }
 
   uint64_t Backlog(Timestamp now) const {
@@ -38,6 +37,12 @@ class SerialLink {
   }
   uint64_t queue_bytes() const { return queue_bytes_; }
 
+  // For what is queued from now on.
+  void SetRate(uint64_t rate_bps) {
+    picos_per_byte_ = 8'000'000'000'000 / static_cast<int64_t>(rate_bps);
+    assert(picos_per_byte_ > 0);
+  }
+
   // Queues a packet (room or not) and returns when its last bit leaves.
   Timestamp Transmit(uint64_t bytes, Timestamp now) {
     idle_at_ = std::max(idle_at_, Picos(now)) +
@@ -51,7 +56,7 @@ class SerialLink {
     return Timestamp::FromNanos((picos + 999) / 1000);
   }
 
-  int64_t picos_per_byte_;
+  int64_t picos_per_byte_ = 0;
   uint64_t queue_bytes_;
   int64_t idle_at_ = 0;
 };

@@ -92,13 +92,18 @@ class Simulation : public Actor {
       case kEpoch:
         Reopen(argument);
         break;
+      case kRateChange: {
+        const RateChange& change = scenario_.rate_changes[argument];
+        network_.SetRate(change.host, change.rate_bps);
+        break;
+      }
       default:
         break;
     }
   }
 
  private:
-  enum Code : uint32_t { kDeath, kEpoch };
+  enum Code : uint32_t { kDeath, kEpoch, kRateChange };
   // How often it is looked whether an epoch is over.
   static constexpr Duration kEpochLook = Duration::Micros(200);
 
@@ -155,6 +160,10 @@ class Simulation : public Actor {
     AddRandomFaults(scenario_.random);
     for (const Background& background : scenario_.backgrounds) {
       network_.AddBackground(background);
+    }
+    for (size_t i = 0; i < scenario_.rate_changes.size(); ++i) {
+      loop_.At(Timestamp() + scenario_.rate_changes[i].after, this, kRateChange,
+               i);
     }
     injected_[static_cast<size_t>(FaultKind::kTrainerStall)] +=
         scenario_.trainer_stalls;

@@ -39,6 +39,7 @@ Scenario CaseOf(const Kind& kind, size_t world, Ending ending) {
   config.first_op = core::OpSeq(UINT32_MAX);
   config.stage1_bound = Duration::Millis(3);
   config.result_bound = Duration::Millis(5);
+  config.adaptive_bounds = false;
   config.early_wait = Duration::Micros(500);
   config.feedback_interval = Duration::Millis(1);
   config.nack_interval = Duration::Millis(1);

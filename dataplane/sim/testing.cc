@@ -21,6 +21,7 @@ Scenario Ranks(size_t world) {
   group.config.tag = 0xC0FFEE;
   group.config.stage1_bound = Duration::Millis(20);
   group.config.result_bound = Duration::Millis(30);
+  group.config.adaptive_bounds = false;
   group.config.hard_limit = Duration::Seconds(5);
   group.config.memory_budget = size_t{8} << 20;
   scenario.groups.push_back(std::move(group));

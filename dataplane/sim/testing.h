@@ -12,7 +12,8 @@
 
 namespace optireduce::sim::testing {
 
-// One group, one host for each rank, 10 Gb/s, bounds of 20 and 30 ms, no
+// One group, one host for each rank, 10 Gb/s, fixed bounds of 20 and 30
+// ms, no
 // faults, no ops.
 Scenario Ranks(size_t world);
 

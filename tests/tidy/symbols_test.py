@@ -34,7 +34,7 @@ ALLOWED_AT_FORMATION = r"""
     std::__detail::_Prime_rehash_policy::.*
     absl::.*
 """
-FORMATION_OBJECTS = {"arena", "config", "engine_core", "group", "ledger"}
+FORMATION_OBJECTS = {"arena", "bound_controller", "config", "engine_core", "group", "ledger"}
 
 
 def patterns(text):

@@ -15,9 +15,10 @@ constexpr int kSmallestClassBits = 12;
 constexpr int64_t kHeadroomTimes = 7;
 constexpr int64_t kHeadroomOver = 5;
 
-// A cut stage would have taken at least and at most so many times its bound:
-// without the first the bound could follow itself, without the second one op of
-// which nothing came would say that it takes for ever.
+// A cut stage is taken to have needed at least and at most so many times its
+// bound. Less than the first says little, as the last packets are the slowest,
+// and would let the bound grow by its headroom alone; without the second an op
+// of which nothing came would say that it takes for ever.
 constexpr double kLeastCut = 1.5;
 constexpr double kMostCut = 4;
 

@@ -178,6 +178,19 @@ TEST(BoundController, ACutStageIsScaledUpByWhatWasMissing) {
   EXPECT_EQ(one.BoundsOf(kBytes).stage1, Duration::Millis(25) * 7 / 5);
 }
 
+TEST(BoundController, ACutStageIsScaledByOneAndAHalfToFour) {
+  const auto bound_after = [](uint64_t came) {
+    BoundController one(Settings());
+    for (size_t i = 0; i < BoundController::kWarmUp; ++i) {
+      one.OnStage(Stage::kOne, kBytes, Cut(Duration::Millis(10), came));
+    }
+    return one.BoundsOf(kBytes).stage1;
+  };
+  EXPECT_EQ(bound_after(kDue - 1), Duration::Millis(15) * 7 / 5);
+  EXPECT_EQ(bound_after(1), Duration::Millis(40) * 7 / 5);
+  EXPECT_EQ(bound_after(0), Duration::Millis(40) * 7 / 5);
+}
+
 TEST(BoundController, OneOutlierMovesNothing) {
   Cluster cluster(Settings());
   cluster.Run(100, Duration::Millis(20));

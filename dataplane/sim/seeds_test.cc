@@ -3,6 +3,7 @@
 
 #include "dataplane/sim/seeds.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -36,6 +37,23 @@ TEST(SeedsTest, TheSameSeedRunsTheSame) {
     EXPECT_NE(first.trace_hash,
               RunScenario(RandomScenario(seed + 100)).trace_hash);
   }
+}
+
+// Otherwise the oracles would only ever see the configured ones.
+TEST(SeedsTest, InSomeSeedsBoundsAdapt) {
+  size_t adapted = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const Scenario scenario = RandomScenario(seed);
+    if (!scenario.groups[0].config.adaptive_bounds) continue;
+    const Duration most = scenario.groups[0].config.result_bound;
+    const Outcome outcome = RunScenario(scenario);
+    const auto& ops = outcome.groups[0][0].ops;
+    adapted += std::any_of(ops.begin(), ops.end(), [&](const OpOutcome& op) {
+      return op.report.result_bound > Duration() &&
+             op.report.result_bound < most;
+    });
+  }
+  EXPECT_GE(adapted, 5u);
 }
 
 // The distribution that docs/TESTING.md promises.

@@ -43,7 +43,7 @@ constexpr char kHelp[] =
       below 95 % of the pairs, or if a verdict is missing.
   optisim baseline --algorithm ring|bcube|tree|nccl_like|ps|tar|tar2d|ours[,..]
       [--hosts N] [--bytes S] [--rate GBPS] [--mtu M] [--ops K] [--seed S]
-      [--background none|FLOWS:PAUSE_US:BURST_US] [--json]
+      [--background none|tail15|tail30|FLOWS:PAUSE_US:BURST_US] [--json]
       Times of K (100) all-reduces of S (25 MiB) bytes on N (8) hosts at GBPS (10):
       the published algorithms over a reliable transport, and ours, all on the
       same network beside the same background traffic; goodputs in Gb/s.

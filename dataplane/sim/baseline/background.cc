@@ -9,6 +9,17 @@ namespace {
 // More than any burst can send.
 constexpr uint64_t kEndless = uint64_t{1} << 50;
 
+BackgroundSpec Preset(const std::string& name, uint32_t flows, int64_t pause_ms,
+                      int64_t longest_pause_ms, int64_t burst_ms,
+                      int64_t longest_burst_ms) {
+  return {name,
+          flows,
+          Duration::Millis(pause_ms),
+          Duration::Millis(longest_pause_ms),
+          Duration::Millis(burst_ms),
+          Duration::Millis(longest_burst_ms)};
+}
+
 Duration Draw(Duration shortest, Duration longest, Rng* rng) {
   return Duration::Nanos(rng->Between(shortest.nanos(), longest.nanos()));
 }
@@ -20,6 +31,13 @@ double BackgroundSpec::OfferedLoad() const {
   const double on = (shortest_burst + longest_burst).seconds();
   const double off = (shortest_pause + longest_pause).seconds();
   return on / (on + off);
+}
+
+std::optional<BackgroundSpec> FindBackground(const std::string& name) {
+  if (name == "none") return BackgroundSpec();
+  if (name == "tail15") return Preset(name, 1, 100, 300, 20, 60);
+  if (name == "tail30") return Preset(name, 5, 300, 900, 50, 150);
+  return std::nullopt;
 }
 
 BackgroundTraffic::BackgroundTraffic(const BackgroundSpec& spec, uint64_t seed,

@@ -57,9 +57,9 @@ bool ParseRange(const std::string& text, Duration* low, Duration* high) {
   return true;
 }
 
-// "none", or "FLOWS:PAUSE_US:BURST_US", the last two ranges.
+// A preset's name, or "FLOWS:PAUSE_US:BURST_US", the last two ranges.
 std::optional<BackgroundSpec> ParseBackground(const std::string& text) {
-  if (text == "none") return BackgroundSpec();
+  if (const auto preset = FindBackground(text)) return preset;
   const std::vector<std::string> fields = Split(text, ':');
   if (fields.size() != 3) return std::nullopt;
   BackgroundSpec spec;

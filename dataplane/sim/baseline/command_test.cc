@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/sim/baseline/background.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -44,6 +45,24 @@ TEST(BaselineCommand, HasTheDefaultsOfTheExperiments) {
   EXPECT_EQ(command->spec.bytes, 25u << 20);
   EXPECT_EQ(command->spec.rate_bps, 10'000'000'000u);
   EXPECT_EQ(command->spec.background.flows, 0u);
+}
+
+TEST(BaselineCommand, KnowsThePresets) {
+  for (const char* name : {"tail15", "tail30"}) {
+    const auto command =
+        ParseCommand({"--algorithm=ring", "--background", name});
+    ASSERT_TRUE(command.ok()) << name;
+    EXPECT_EQ(command->spec.background.name, name);
+  }
+  // As docs/EXPERIMENTS.md publishes them.
+  const auto tail15 = FindBackground("tail15");
+  ASSERT_TRUE(tail15);
+  EXPECT_EQ(tail15->flows, 1u);
+  EXPECT_NEAR(tail15->OfferedLoad(), 0.167, 0.001);
+  const auto tail30 = FindBackground("tail30");
+  ASSERT_TRUE(tail30);
+  EXPECT_EQ(tail30->flows, 5u);
+  EXPECT_NEAR(tail30->OfferedLoad(), 0.143, 0.001);
 }
 
 TEST(BaselineCommand, NamesWhatIsWrong) {

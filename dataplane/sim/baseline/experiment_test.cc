@@ -1,11 +1,17 @@
 #include "dataplane/sim/baseline/experiment.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <vector>
 
+#include "dataplane/base/rng.h"
+#include "dataplane/sim/baseline/background.h"
 #include "dataplane/sim/baseline/ours.h"
 #include "dataplane/sim/baseline/segment.h"
+#include "dataplane/sim/baseline/stack.h"
+#include "dataplane/sim/event_loop.h"
 #include "dataplane/sim/network.h"
+#include "dataplane/sim/packet_pool.h"
+#include "dataplane/sim/trace.h"
 #include "gtest/gtest.h"
 
 namespace optireduce::sim::baseline {
@@ -141,6 +147,49 @@ TEST(Experiment, BackgroundSlowsTheRingAndGetsItsPart) {
   EXPECT_GT(Summarize(loaded, result).mean, RunWell(quiet).mean * 11 / 10);
   EXPECT_GT(Summarize(loaded, result).background_bps, 1e9);
   EXPECT_LT(Summarize(loaded, result).background_bps, 8e10);
+}
+
+// Fewer ops than the published figures are over: who is slower is plain.
+TEST(Experiment, PresetsMakeTheTailsThatTheyAreNamedFor) {
+  ExperimentSpec spec = Spec(Algorithm::kRing, 25 << 20, 8, 30);
+  spec.background = *FindBackground("tail15");
+  const Summary tail15 = RunWell(spec);
+  EXPECT_GT(tail15.p99_over_p50, 1.2);
+  EXPECT_LT(tail15.p99_over_p50, 1.9);
+  spec.background = *FindBackground("tail30");
+  const Summary tail30 = RunWell(spec);
+  EXPECT_GT(tail30.p99_over_p50, 1.9);
+  EXPECT_LT(tail30.p99_over_p50, 4.0);
+  EXPECT_GT(tail30.mean, tail15.mean);
+}
+
+// The bursts are there before the first op, and the same for everybody.
+TEST(Experiment, BurstsDependOnTheSeedAlone) {
+  ExperimentSpec spec = Loaded(Spec(Algorithm::kRing, 1 << 20));
+  EventLoop loop;
+  PacketPool pool(kForeignBytes);
+  Rng rng(1);
+  Trace trace;
+  FaultCounts faults{};
+  Network network(&loop, &pool, &rng, &trace, &faults,
+                  std::vector<LinkSpec>(4));
+  Stack stack(&loop, &pool, &network, 4, 1500, Duration());
+  BackgroundTraffic one(spec.background, 7, 4, &loop, &stack);
+  BackgroundTraffic same(spec.background, 7, 4, &loop, &stack);
+  BackgroundTraffic other(spec.background, 8, 4, &loop, &stack);
+  one.Start();
+  same.Start();
+  other.Start();
+  bool differ = false;
+  while (loop.now() < Timestamp() + Duration::Millis(200)) {
+    loop.RunNext();
+    differ = differ || one.bursts() != other.bursts();
+  }
+  // At most the two events of one moment apart.
+  EXPECT_NEAR(static_cast<double>(one.bursts()),
+              static_cast<double>(same.bursts()), 1);
+  EXPECT_GT(one.bursts(), 20u);
+  EXPECT_TRUE(differ);
 }
 
 TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {

@@ -63,8 +63,8 @@ Scenario OursScenario(const ExperimentSpec& spec) {
   config.tag = 0xBA5E;
   config.payload_bytes = wire::PayloadForMtu(spec.mtu);
   const Duration idle = OnIdleLine(spec, config.payload_bytes);
-  config.stage1_bound = idle * 5 / 4 + Duration::Millis(1);
-  config.result_bound = idle * 3 / 2 + Duration::Millis(2);
+  config.stage1_bound = std::max(config.stage1_bound, idle * 2);
+  config.result_bound = std::max(config.result_bound, idle * 3);
   config.hard_limit = std::max(config.hard_limit, config.result_bound * 4);
   config.memory_budget = std::max<size_t>(config.memory_budget, spec.bytes * 8);
   group.max_in_flight = 1;

@@ -8,8 +8,9 @@
 
 namespace optireduce::sim::baseline {
 
-// Bounded averages, one in flight, no pacing below the line rate. The two
-// bounds are fixed multiples of the time that the bytes take on an idle line.
+// Bounded averages, one in flight, no pacing below the line rate, all settings
+// as by default. But where the bytes take so long on an idle line, the ceilings
+// of the adaptive bounds are twice (stage 1) and three times that.
 Scenario OursScenario(const ExperimentSpec& spec);
 ExperimentResult RunOurs(const ExperimentSpec& spec);
 

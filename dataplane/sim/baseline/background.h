@@ -34,9 +34,9 @@ struct BackgroundSpec {
   double OfferedLoad() const;
 };
 
-// "none"; "tail15" and "tail30", under which the ring's P99 is 1.5 and 3.0 times
-// its P50 (8 hosts, 25 MiB, 10 Gb/s, MTU 1500): docs/EXPERIMENTS.md says how they
-// were found.
+// "none"; "tail15" and "tail30", under which the ring's P99 is 1.5 and 3.0
+// times its P50 (8 hosts, 25 MiB, 10 Gb/s, MTU 1500): docs/EXPERIMENTS.md says
+// how they were found.
 std::optional<BackgroundSpec> FindBackground(const std::string& name);
 
 // Not thread-safe. Draws from a generator of its own: the times and places of

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/core/bound_controller.h"
 
 namespace optireduce::sim {
 
@@ -10,6 +11,18 @@ namespace {
 
 constexpr uint16_t kFirstPort = 20'000;
 constexpr uint16_t kPortsPerGroup = 1024;
+
+// Of the size classes that bounds are learned for.
+size_t SizeClass(const OpRun& run) {
+  const core::ChunkPlan& plan = run.ledger.plan();
+  return core::BoundController::ClassOf(plan.elements() * plan.element_bytes());
+}
+
+bool MayBeAlike(const OpRun& one, const OpRun& other) {
+  return !one.agreed || !other.agreed ||
+         (other.mode == core::Mode::kBounded &&
+          SizeClass(one) == SizeClass(other));
+}
 
 }  // namespace
 
@@ -117,6 +130,15 @@ void GroupRun::OnSubmitted(size_t op, core::Rank rank, core::OpSeq seq,
           now);
   }
   run.submits.push_back(now);
+}
+
+size_t GroupRun::OthersLike(const OpRun& run, Timestamp by) const {
+  return static_cast<size_t>(
+      std::count_if(places_.begin(), places_.end(), [&](size_t place) {
+        const OpRun& other = *ops_[place];
+        return other.seq != run.seq && other.submits.front() <= by &&
+               MayBeAlike(run, other);
+      }));
 }
 
 void GroupRun::OnReported(size_t op) {

@@ -83,6 +83,11 @@ class GroupRun {
     return places_[op_seq - spec_.config.first_op.value()];
   }
 
+  // How many other bounded ops of the size of `run` some rank had submitted by
+  // then, whatever their numbers: what it can have been learned from how long
+  // such an op takes. Where ranks disagree, an op counts as of every size.
+  size_t OthersLike(const OpRun& run, Timestamp by) const;
+
   void OnSent(const Packet& packet, Timestamp now);
   void OnAccepted(const Packet& packet, Timestamp now);
   // The rank gave up what it had accepted for its shard.

@@ -78,6 +78,7 @@ class OpTest : public ::testing::Test {
     scenario_ = testing::Ranks(3);
     OpSpec op = testing::AllReduce(3000, Mode::kBounded);
     testing::Add(&scenario_, op);
+    scenario_.groups[0].ops.resize(64, op);  // see SubmitOthers
     group_ =
         std::make_unique<GroupRun>(scenario_.groups[0], 0, 1, &violations_);
     for (size_t rank = 0; rank < 3; ++rank) {
@@ -97,6 +98,18 @@ class OpTest : public ::testing::Test {
     report_.closed = At(2);
     report_.stage1_bound = Duration::Millis(20);
     report_.result_bound = Duration::Millis(30);
+  }
+
+  // Newer ops, by all ranks.
+  void SubmitOthers(size_t count, const OpSpec& op, Timestamp at) {
+    for (; count > 0; --count) {
+      const size_t place = others_++;
+      scenario_.groups[0].ops[place] = op;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        group_->OnSubmitted(place, R(rank),
+                            core::OpSeq(static_cast<uint32_t>(place)), at);
+      }
+    }
   }
 
   const core::OpDescriptor& descriptor() const {
@@ -152,6 +165,7 @@ class OpTest : public ::testing::Test {
   Violations violations_;
   std::unique_ptr<GroupRun> group_;
   OpRun* run_ = nullptr;
+  size_t others_ = 1;
   std::vector<uint8_t> output_;
   core::OpReport report_;
   HostClock clock_{Duration(), {}};
@@ -258,17 +272,16 @@ TEST_F(OpTest, BoundsThatTheGroupCannotHaveShow) {
     EXPECT_NE(Times(), "");
     report_ = good;
   }
-  // Adaptive ones are no longer, shorter only from the tenth op on, and no
-  // shorter than the least.
+  // Adaptive ones are no longer, shorter only after ten others, and no shorter
+  // than the least.
   core::GroupConfig& config = scenario_.groups[0].config;
   config.adaptive_bounds = true;
   EXPECT_EQ(Times(), "");
   report_.stage1_bound = Duration::Millis(5);
   report_.result_bound = Duration::Millis(8);
+  SubmitOthers(9, testing::AllReduce(3000, Mode::kBounded), At(1));
   EXPECT_NE(Times(), "");
-  report_.op_seq = core::OpSeq(9);
-  EXPECT_NE(Times(), "");
-  report_.op_seq = core::OpSeq(10);
+  SubmitOthers(1, testing::AllReduce(3000, Mode::kBounded), At(1));
   EXPECT_EQ(Times(), "");
   report_.stage1_bound = Duration::Millis(1);
   EXPECT_NE(Times(), "");
@@ -277,6 +290,20 @@ TEST_F(OpTest, BoundsThatTheGroupCannotHaveShow) {
   report_.stage1_bound = Duration::Millis(5);
   report_.result_bound = Duration::Millis(31);
   EXPECT_NE(Times(), "");
+}
+
+TEST_F(OpTest, BoundsLearnedFromOtherOpsThanThoseBeforeShow) {
+  scenario_.groups[0].config.adaptive_bounds = true;
+  report_.stage1_bound = Duration::Millis(5);
+  report_.result_bound = Duration::Millis(8);
+  SubmitOthers(10, testing::AllReduce(30000, Mode::kBounded), At(1));
+  SubmitOthers(10, testing::AllReduce(3000, Mode::kExact), At(1));
+  SubmitOthers(10, testing::AllReduce(3000, Mode::kBounded),
+               At(1) + Duration::Nanos(1));
+  EXPECT_NE(Times(), "");
+  // The op's quorum may be late, and newer ops may be over by then.
+  report_.quorum = At(1) + Duration::Nanos(1);
+  EXPECT_EQ(Times(), "");
 }
 
 TEST_F(OpTest, EndingByADeadlineBeforeItShows) {

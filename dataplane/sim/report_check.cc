@@ -73,8 +73,11 @@ Duration LeastResultBound(const core::GroupConfig& config) {
 }
 
 // The bounds that a report claims are ones that its group may have: the
-// configured ones, or shorter once it has seen ops enough.
-std::string CheckBounds(const ReportContext& context, const OpReport& report) {
+// configured ones, or shorter once it has seen ops enough. Those may be newer
+// ones: an op whose quorum a cut hides is overtaken. Its bounds are set once
+// its quorum is there and its descriptor known, which a submit makes it.
+std::string CheckBounds(const ReportContext& context, const OpReport& report,
+                        const GroupRun& group, const OpRun& run) {
   // Of a mismatch nobody knows whose op the bounds were for.
   if (report.status == OpStatus::kMismatch) return "";
   const core::GroupConfig& config = context.config;
@@ -86,9 +89,10 @@ std::string CheckBounds(const ReportContext& context, const OpReport& report) {
       context.op.mode == Mode::kBounded) {
     most1 = least1 = config.stage1_bound;
     most2 = least2 = config.result_bound;
-    const int32_t before = report.op_seq.Since(config.first_op);
+    const Timestamp set =
+        context.clock.ToSimulation(std::max(report.quorum, report.submitted));
     if (config.adaptive_bounds &&
-        before >= static_cast<int32_t>(core::BoundController::kWarmUp)) {
+        group.OthersLike(run, set) >= core::BoundController::kWarmUp) {
       least1 = least2 = LeastResultBound(config);
     }
   }
@@ -153,7 +157,8 @@ std::string CheckTimes(const ReportContext& context, const OpReport& report,
       context.clock.ToSimulation(report.closed) > context.reported_at) {
     return "closed before its submit, or in the future";
   }
-  if (std::string wrong = CheckBounds(context, report); !wrong.empty()) {
+  if (std::string wrong = CheckBounds(context, report, group, run);
+      !wrong.empty()) {
     return wrong;
   }
   const Timestamp limit = LimitOf(context.config, context.op, report);

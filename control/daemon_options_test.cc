@@ -156,7 +156,7 @@ const std::map<std::string, Case>& Cases() {
           return GroupOf(c).early_wait == Duration::Millis(1);
         }}},
       {"group_adaptive_bounds",
-       {"false", [](const auto& c) { return !GroupOf(c).adaptive_bounds; }}},
+       {"true", [](const auto& c) { return GroupOf(c).adaptive_bounds; }}},
       {"group_hard_limit_us",
        {"1000000",
         [](const auto& c) {
@@ -282,15 +282,14 @@ TEST(ResolveSettingsTest, ABoundOfTheClientsBringsItsOwnShareForStage1) {
 }
 
 TEST(ResolveSettingsTest, ABoundOfTheClientsHoldsForEveryOp) {
-  EXPECT_TRUE(ResolveSettings(With("", ""), 1500, {})->adaptive_bounds());
-  EXPECT_TRUE(ResolveSettings(With("group_result_bound_us", "50000"), 1500, {})
-                  ->adaptive_bounds());
+  const auto adaptive = With("group_adaptive_bounds", "true");
+  EXPECT_TRUE(ResolveSettings(adaptive, 1500, {})->adaptive_bounds());
   GroupSettings wishes;
   wishes.set_result_bound_us(10'000);
-  EXPECT_FALSE(ResolveSettings(With("", ""), 1500, wishes)->adaptive_bounds());
+  EXPECT_FALSE(ResolveSettings(adaptive, 1500, wishes)->adaptive_bounds());
   wishes.clear_result_bound_us();
   wishes.set_stage1_bound_us(10'000);
-  EXPECT_FALSE(ResolveSettings(With("", ""), 1500, wishes)->adaptive_bounds());
+  EXPECT_FALSE(ResolveSettings(adaptive, 1500, wishes)->adaptive_bounds());
 }
 
 }  // namespace

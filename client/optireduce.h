@@ -164,8 +164,8 @@ typedef struct or_group_settings {
   uint32_t rank;
   uint32_t world; /* 1..OR_MAX_WORLD */
   /* Bounded mode: what is missing this long after most ranks began is left
-   * out. If neither this nor stage1_limit_ns is set, the daemon may learn it from
-   * the operations before, up to its default. */
+   * out. If neither this nor stage1_limit_ns is set, the daemon may learn it
+   * from the operations before, up to its default. */
   int64_t soft_limit_ns;
   /* The same for the first half of an all-reduce; at most soft_limit_ns. */
   int64_t stage1_limit_ns;

@@ -3,12 +3,11 @@
 #ifndef OPTIREDUCE_DATAPLANE_CORE_GROUP_TESTING_H_
 #define OPTIREDUCE_DATAPLANE_CORE_GROUP_TESTING_H_
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "dataplane/base/require.h"
 #include "dataplane/core/testing.h"
 
 namespace optireduce::core {
@@ -58,8 +57,8 @@ inline OpDescriptor AllReduce(
 inline void FormOrDie(TestNet* net, size_t world) {
   net->Run(Duration::Millis(50));
   for (size_t r = 0; r < world; ++r) {
-    ASSERT_FALSE(net->events(r).empty()) << "rank " << r;
-    ASSERT_EQ(net->events(r).front().kind, EventKind::kGroupReady);
+    Require(!net->events(r).empty());
+    Require(net->events(r).front().kind == EventKind::kGroupReady);
   }
 }
 

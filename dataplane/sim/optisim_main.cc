@@ -43,10 +43,15 @@ constexpr char kHelp[] =
       below 95 % of the pairs, or if a verdict is missing.
   optisim baseline --algorithm ring|bcube|tree|nccl_like|ps|tar|tar2d|ours[,..]
       [--hosts N] [--bytes S] [--rate GBPS] [--mtu M] [--ops K] [--seed S]
-      [--background none|tail15|tail30|FLOWS:PAUSE_US:BURST_US] [--json]
+      [--background none|tail15|tail30|FLOWS:PAUSE_US:BURST_US] [--loss P]
+      [--share-cap X] [--period X] [--late X] [--json] [--samples FILE]
       Times of K (100) all-reduces of S (25 MiB) bytes on N (8) hosts at GBPS (10):
       the published algorithms over a reliable transport, and ours, all on the
-      same network beside the same background traffic; goodputs in Gb/s.
+      same network beside the same background traffic; goodputs in Gb/s. P: the
+      share of all packets that is lost. Ours alone may be told to use a share of
+      the line, and to start ops a period apart, with rank 0 late with every 20th,
+      both in times of the bytes on an idle line. --samples: each time, a line of JSON for each
+      algorithm.
   optisim calc NAME KEY=VALUE..
       The production pure functions; `optisim calc --help` lists them.
   optisim decode FILE.pcap [--split OFFSET,..]

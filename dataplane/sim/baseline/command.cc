@@ -3,11 +3,13 @@
 #include <charconv>
 #include <cinttypes>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "dataplane/sim/baseline/samples.h"
 #include "dataplane/sim/command_line.h"
 #include "nlohmann/json.hpp"
 
@@ -18,7 +20,8 @@ namespace {
 constexpr char kNcclLike[] = "nccl_like";
 
 struct Row {
-  std::string algorithm;
+  std::string algorithm;  // as asked for
+  Algorithm ran{};
   ExperimentResult result;
   Summary summary;
 };
@@ -86,13 +89,33 @@ absl::Status CheckSpec(const ExperimentSpec& spec) {
   }
   if (spec.mtu < 576 || spec.mtu > 9000) return Invalid("--mtu: 576 to 9000");
   if (spec.ops == 0 || spec.ops > 1'000'000) return Invalid("--ops: 1 to 10^6");
+  if (spec.loss < 0 || spec.loss >= 1) return Invalid("--loss: 0 to below 1");
+  if (!(spec.share_cap >= 0.01 && spec.share_cap <= 1)) {
+    return Invalid("--share-cap: 0.01 to 1");
+  }
+  if (spec.period < 0 || spec.period > 1000 || spec.late < 0 ||
+      spec.late > 1000) {
+    return Invalid("--period, --late: 0 to 1000 times the bytes' own time");
+  }
+  if (spec.late > 0 && spec.period == 0)
+    return Invalid("--late needs --period");
   return absl::OkStatus();
+}
+
+// What baselines cannot do.
+bool IsForOursAlone(const ExperimentSpec& spec) {
+  return spec.share_cap < 1 || spec.period > 0;
+}
+
+std::vector<std::string> OursAlone() {
+  return {std::string(Name(Algorithm::kOurs))};
 }
 
 Row RunOne(const std::string& name, ExperimentSpec spec) {
   spec.algorithm = *FindAlgorithm(name);
   Row row;
   row.algorithm = name;
+  row.ran = spec.algorithm;
   row.result = RunExperiment(spec);
   if (row.result.failure.empty()) row.summary = Summarize(spec, row.result);
   return row;
@@ -121,12 +144,6 @@ class Runner {
   std::map<std::string, Row> rows_;
 };
 
-std::string Hex(uint64_t number) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016" PRIx64, number);
-  return text;
-}
-
 nlohmann::json RowToJson(const Row& row) {
   const Summary& summary = row.summary;
   const SenderCounters& transport = row.result.transport;
@@ -137,7 +154,7 @@ nlohmann::json RowToJson(const Row& row) {
           {"p99_over_p50", summary.p99_over_p50},
           {"goodput_gbps", summary.goodput_bps / 1e9},
           {"background_gbps", summary.background_bps / 1e9},
-          {"missing", row.result.missing},
+          {"missing", summary.missing},
           {"segments", transport.segments},
           {"retransmitted", transport.retransmitted},
           {"probes", transport.probes},
@@ -173,21 +190,35 @@ std::string ToTable(const std::vector<Row>& rows) {
         "%-9s %11.1f %11.1f %11.1f %8.2f %8.3f %7.3f %8.5f %9" PRIu64 "  %s\n",
         row.algorithm.c_str(), summary.mean.micros(), summary.p50.micros(),
         summary.p99.micros(), summary.p99_over_p50, summary.goodput_bps / 1e9,
-        summary.background_bps / 1e9, row.result.missing,
+        summary.background_bps / 1e9, summary.missing,
         row.result.transport.timeouts, Hex(row.result.trace_hash).c_str());
     table += line;
   }
   return table;
 }
 
+absl::Status WriteSamples(const Command& command,
+                          const std::vector<Row>& rows) {
+  std::ofstream file(command.samples);
+  for (const Row& row : rows) {
+    ExperimentSpec spec = command.spec;
+    spec.algorithm = row.ran;
+    file << SamplesLine(spec, row.result);
+  }
+  file.close();
+  if (!file) return absl::InternalError("cannot write " + command.samples);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Command> ParseCommand(
     const std::vector<std::string>& arguments) {
-  CommandLine line(arguments,
-                   {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
-                    "background"},
-                   {"json"});
+  CommandLine line(
+      arguments,
+      {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
+       "background", "loss", "share-cap", "period", "late", "samples"},
+      {"json"});
   Command command;
   ExperimentSpec& spec = command.spec;
   spec.hosts = line.Number("hosts", spec.hosts);
@@ -196,6 +227,7 @@ absl::StatusOr<Command> ParseCommand(
   spec.ops = line.Number("ops", spec.ops);
   spec.seed = line.Number("seed", spec.seed);
   command.json = line.Has("json");
+  command.samples = line.Text("samples", "");
   if (!line.error().empty()) return Invalid(line.error());
   if (!line.words().empty()) return Invalid("baseline takes flags only");
   if (!line.Has("algorithm")) return Invalid("--algorithm is needed");
@@ -205,16 +237,29 @@ absl::StatusOr<Command> ParseCommand(
       return Invalid("unknown algorithm " + name);
     }
   }
-  const auto gbps = ParseReal(line.Text("rate", "10"));
-  if (!gbps || !(*gbps >= 0.001 && *gbps <= 400)) {
+  double gbps = 10;
+  for (const auto& [flag, value] : {std::pair{"rate", &gbps},
+                                    {"loss", &spec.loss},
+                                    {"share-cap", &spec.share_cap},
+                                    {"period", &spec.period},
+                                    {"late", &spec.late}}) {
+    if (!line.Has(flag)) continue;
+    const auto number = ParseReal(line.Text(flag, ""));
+    if (!number) return Invalid(std::string("--") + flag + " is not a number");
+    *value = *number;
+  }
+  if (!(gbps >= 0.001 && gbps <= 400)) {
     return Invalid("--rate: 0.001 to 400 Gb/s");
   }
-  spec.rate_bps = static_cast<uint64_t>(*gbps * 1e9);
+  spec.rate_bps = static_cast<uint64_t>(gbps * 1e9);
   spec.mtu = static_cast<uint32_t>(std::min<uint64_t>(mtu, UINT32_MAX));
   const auto background = ParseBackground(line.Text("background", "none"));
   if (!background) return Invalid("unknown background");
   spec.background = *background;
   if (const absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (IsForOursAlone(spec) && command.algorithms != OursAlone()) {
+    return Invalid("--share-cap, --period and --late go with ours alone");
+  }
   return command;
 }
 
@@ -226,6 +271,10 @@ absl::StatusOr<std::string> RunCommand(const Command& command) {
     if (!rows.back().result.failure.empty()) {
       return absl::InternalError(name + ": " + rows.back().result.failure);
     }
+  }
+  if (!command.samples.empty()) {
+    const absl::Status status = WriteSamples(command, rows);
+    if (!status.ok()) return status;
   }
   return command.json ? ToJson(command, rows) : ToTable(rows);
 }

@@ -17,6 +17,7 @@ struct Command {
   std::vector<std::string> algorithms;
   ExperimentSpec spec;  // but for the algorithm
   bool json = false;
+  std::string samples;  // a file for SamplesLine of each algorithm; empty: none
 };
 
 // Without "baseline". Errors name the argument.

@@ -1,5 +1,7 @@
 #include "dataplane/sim/baseline/command.h"
 
+#include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,22 @@ TEST(BaselineCommand, ReadsEverything) {
   EXPECT_DOUBLE_EQ(background.OfferedLoad(), 20.0 / 20.3);
 }
 
+TEST(BaselineCommand, ReadsWhatOursAloneMayBeTold) {
+  const auto command =
+      ParseCommand({"--algorithm=ours", "--loss=0.01", "--share-cap=0.5",
+                    "--period=2", "--late=10", "--samples=raw"});
+  ASSERT_TRUE(command.ok()) << command.status().ToString();
+  EXPECT_EQ(command->spec.loss, 0.01);
+  EXPECT_EQ(command->spec.share_cap, 0.5);
+  EXPECT_EQ(command->spec.period, 2);
+  EXPECT_EQ(command->spec.late, 10);
+  EXPECT_EQ(command->samples, "raw");
+  for (const char* flag : {"--share-cap=0.5", "--period=2"}) {
+    EXPECT_EQ(ErrorOf({"--algorithm=ours,ring", flag}),
+              "--share-cap, --period and --late go with ours alone");
+  }
+}
+
 TEST(BaselineCommand, HasTheDefaultsOfTheExperiments) {
   const auto command = ParseCommand({"--algorithm", "nccl_like"});
   ASSERT_TRUE(command.ok());
@@ -74,6 +92,14 @@ TEST(BaselineCommand, NamesWhatIsWrong) {
             "--bytes: a multiple of 4 up to 4 GiB");
   EXPECT_EQ(ErrorOf({"--algorithm=ring", "--rate=0"}),
             "--rate: 0.001 to 400 Gb/s");
+  EXPECT_EQ(ErrorOf({"--algorithm=ring", "--rate=x"}),
+            "--rate is not a number");
+  EXPECT_EQ(ErrorOf({"--algorithm=ring", "--loss=1"}), "--loss: 0 to below 1");
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--share-cap=0"}),
+            "--share-cap: 0.01 to 1");
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--period=-1"}),
+            "--period, --late: 0 to 1000 times the bytes' own time");
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--late=1"}), "--late needs --period");
   EXPECT_EQ(ErrorOf({"--algorithm=ring", "--mtu=100"}), "--mtu: 576 to 9000");
   EXPECT_EQ(ErrorOf({"--algorithm=ring", "--ops=0"}), "--ops: 1 to 10^6");
   for (const char* background :
@@ -109,6 +135,41 @@ TEST(BaselineCommand, PrintsARowForEachAlgorithm) {
   ASSERT_TRUE(lines.ok());
   EXPECT_NE(lines->find("p99/p50"), std::string::npos);
   EXPECT_NE(lines->find("\nours"), std::string::npos);
+}
+
+TEST(BaselineCommand, WritesALineOfSamplesForEachAlgorithm) {
+  const std::string file = testing::TempDir() + "/samples";
+  const auto command =
+      ParseCommand({"--algorithm=ring,ours", "--hosts=4", "--bytes=400000",
+                    "--ops=3", "--samples", file});
+  ASSERT_TRUE(command.ok());
+  ASSERT_TRUE(RunCommand(*command).ok());
+  std::ifstream lines(file);
+  std::string line;
+  for (const char* name : {"ring", "ours"}) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json["algorithm"], name);
+    EXPECT_EQ(json["hosts"], 4);
+    EXPECT_EQ(json["trace_hash"].get<std::string>().size(), 16u);
+    ASSERT_EQ(json["took_ns"].size(), 3u);
+    ASSERT_EQ(json["took_ns"][2].size(), 4u);
+    EXPECT_GT(json["took_ns"][2][3].get<double>(),
+              json["ideal_ns"].get<double>() * 0.9);
+    const bool ours = json["algorithm"] == "ours";
+    EXPECT_EQ(json["missing"].size(), ours ? 3u : 0u);
+    EXPECT_EQ(json.contains("settings"), ours);
+  }
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST(BaselineCommand, SaysThatSamplesCannotBeWritten) {
+  const auto command =
+      ParseCommand({"--algorithm=ring", "--hosts=2", "--bytes=400", "--ops=1",
+                    "--samples=/nowhere/samples"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_EQ(RunCommand(*command).status().message(),
+            "cannot write /nowhere/samples");
 }
 
 }  // namespace

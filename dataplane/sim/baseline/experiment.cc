@@ -60,6 +60,11 @@ Summary Summarize(const ExperimentSpec& spec, const ExperimentResult& result) {
       static_cast<double>(spec.bytes) * 8 / summary.mean.seconds();
   summary.background_bps = static_cast<double>(result.background_bytes) * 8 /
                            result.elapsed.seconds();
+  if (!result.missing.empty()) {
+    summary.missing =
+        std::accumulate(result.missing.begin(), result.missing.end(), 0.0) /
+        static_cast<double>(result.missing.size());
+  }
   return summary;
 }
 

@@ -39,21 +39,35 @@ struct ExperimentSpec {
   uint32_t mtu = 1500;
   size_t ops = 100;  // that count; kWarmUpOps come before them
   uint64_t seed = 1;
+  double loss = 0;  // of each packet, whoever's
   BackgroundSpec background;
+
+  // Of kOurs only.
+  //
+  // The share of its line that a host sends at most.
+  double share_cap = 1;
+  // In times that the bytes take on an idle line (IdealTime): how far apart ops
+  // start, if not as soon as the one before is over, and how late rank 0 is
+  // with every kLateEvery-th of those that count.
+  double period = 0;
+  double late = 0;
 };
 
 inline constexpr size_t kWarmUpOps = 2;
+inline constexpr size_t kLateEvery = 20;
 
 struct ExperimentResult {
-  // From a rank's submit to its result, of every op at every rank.
+  // From a rank's submit to its result, of every op at every rank: all ranks of
+  // the first op, then of the next.
   std::vector<Duration> samples;
+  // Share of contributions and results that each of these lacked; baselines
+  // lack none, and have none here.
+  std::vector<double> missing;
   // Of the whole run: how long it was, what the background got through in it,
   // and what the transport did for the background and the baseline together.
   Duration elapsed;
   uint64_t background_bytes = 0;
   SenderCounters transport;
-  // Share of contributions and results that were missing; baselines miss none.
-  double missing = 0;
   uint64_t trace_hash = 0;
   // Empty, or why the run counts for nothing.
   std::string failure;
@@ -69,6 +83,7 @@ struct Summary {
   double p99_over_p50 = 0;
   double goodput_bps = 0;     // of the buffer, at the mean
   double background_bps = 0;  // of all hosts together
+  double missing = 0;         // mean
 };
 
 // Of at least one sample. Percentiles are samples (nearest rank).

@@ -197,7 +197,7 @@ TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {
   const ExperimentResult alone = RunExperiment(quiet);
   EXPECT_EQ(alone.failure, "");
   EXPECT_EQ(alone.background_bytes, 0u);
-  EXPECT_EQ(alone.missing, 0);
+  EXPECT_EQ(alone.missing, std::vector<double>(8 * 5, 0));
   const double ideal = OnLine(1.75 * static_cast<double>(quiet.bytes), quiet);
   EXPECT_NEAR(Summarize(quiet, alone).p50.seconds(), ideal, ideal * 0.2);
 
@@ -210,6 +210,51 @@ TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {
   for (const Duration sample : result.samples) {
     EXPECT_LT(sample, group.config.result_bound * 2);
   }
+}
+
+TEST(Experiment, IdealIsTheBytesOnTheLine) {
+  // Shards of 1000 elements in packets of 1424 bytes: two full ones and a part.
+  ExperimentSpec spec = Spec(Algorithm::kOurs, 4 * 4000, 4);
+  const double bytes = 2 * 3 * (4000 + 3 * (32 + 4 + kWireOverhead));
+  EXPECT_NEAR(IdealTime(spec).seconds(), bytes * 8 / 1e10, 1e-9);
+  spec.rate_bps /= 10;
+  EXPECT_NEAR(IdealTime(spec).seconds(), bytes * 8 / 1e9, 1e-9);
+}
+
+TEST(Experiment, OursKeepsToItsShareOfTheLine) {
+  ExperimentSpec spec = Spec(Algorithm::kOurs);
+  spec.share_cap = 0.5;
+  const double ideal = IdealTime(spec).seconds();
+  // The cap is on UDP's bytes.
+  EXPECT_NEAR(RunWell(spec).p50.seconds(), ideal * 2, ideal * 0.15);
+}
+
+TEST(Experiment, LossStrikesEverybody) {
+  ExperimentSpec spec = Spec(Algorithm::kRing, 1 << 20);
+  EXPECT_EQ(RunExperiment(spec).transport.retransmitted, 0u);
+  spec.loss = 0.01;
+  EXPECT_GT(RunExperiment(spec).transport.retransmitted, 10u);
+  spec.algorithm = Algorithm::kOurs;
+  EXPECT_GT(Summarize(spec, RunExperiment(spec)).missing, 0.005);
+}
+
+TEST(Experiment, ALateRankIsLateWithEveryTwentieth) {
+  ExperimentSpec spec = Spec(Algorithm::kOurs, 1 << 20, 4, 21);
+  spec.rate_bps = 1'000'000'000;
+  spec.period = 2;
+  spec.late = 10;
+  const ExperimentResult result = RunExperiment(spec);
+  EXPECT_EQ(result.failure, "");
+  ASSERT_EQ(result.missing.size(), spec.hosts * spec.ops);
+  const auto at = [&](size_t op, size_t rank) {
+    return op * spec.hosts + rank;
+  };
+  for (size_t rank = 0; rank < spec.hosts; ++rank) {
+    EXPECT_EQ(result.missing[at(18, rank)], 0);
+    EXPECT_NEAR(result.missing[at(19, rank)], 0.25, 0.001);  // one of four
+  }
+  EXPECT_LT(result.samples[at(19, 0)], IdealTime(spec) / 10);
+  EXPECT_LT(result.samples[at(19, 1)], IdealTime(spec) * 5);
 }
 
 TEST(Experiment, PercentilesAreNearestRanks) {

@@ -36,17 +36,23 @@ class Beside : public Bystander {
   std::optional<BackgroundTraffic> background_;
 };
 
-// What each host has to send or receive, with all headers, at the line rate.
-Duration OnIdleLine(const ExperimentSpec& spec, uint32_t payload) {
-  const uint64_t bytes = 2 * spec.bytes / spec.hosts * (spec.hosts - 1);
-  const uint64_t packets = bytes / payload + 1;
-  const uint64_t on_wire =
-      packets * (core::MaxDatagramBytes(payload) + kWireOverhead);
-  return Duration::Nanos(static_cast<int64_t>(
-      static_cast<double>(on_wire) * 8e9 / static_cast<double>(spec.rate_bps)));
+Duration Times(Duration time, double factor) {
+  return Duration::Nanos(
+      static_cast<int64_t>(static_cast<double>(time.nanos()) * factor));
 }
 
 }  // namespace
+
+Duration IdealTime(const ExperimentSpec& spec) {
+  const uint64_t payload = wire::PayloadForMtu(spec.mtu);
+  const uint64_t shard = (spec.bytes + spec.hosts - 1) / spec.hosts;
+  const uint64_t packets = (shard + payload - 1) / payload;
+  const uint64_t overhead =
+      wire::kHeaderBytes + wire::kCrcBytes + kWireOverhead;
+  const uint64_t bytes = 2 * (spec.hosts - 1) * (shard + packets * overhead);
+  return Duration::Nanos(static_cast<int64_t>(
+      static_cast<double>(bytes) * 8e9 / static_cast<double>(spec.rate_bps)));
+}
 
 Scenario OursScenario(const ExperimentSpec& spec) {
   Scenario scenario;
@@ -56,26 +62,40 @@ Scenario OursScenario(const ExperimentSpec& spec) {
   for (size_t i = 0; i < spec.hosts; ++i) {
     HostSpec host;
     host.link.rate_bps = spec.rate_bps;
+    if (spec.share_cap < 1) {
+      host.pacer_bps = static_cast<uint64_t>(
+          spec.share_cap * static_cast<double>(spec.rate_bps));
+    }
     scenario.hosts.push_back(host);
     group.hosts.push_back(static_cast<uint16_t>(i));
   }
   core::GroupConfig& config = group.config;
   config.tag = 0xBA5E;
   config.payload_bytes = wire::PayloadForMtu(spec.mtu);
-  const Duration idle = OnIdleLine(spec, config.payload_bytes);
-  config.stage1_bound = std::max(config.stage1_bound, idle * 2);
-  config.result_bound = std::max(config.result_bound, idle * 3);
+  const Duration ideal = IdealTime(spec);
+  const Duration least = Times(ideal, 1 / spec.share_cap);
+  config.stage1_bound = std::max(config.stage1_bound, least * 2);
+  config.result_bound = std::max(config.result_bound, least * 3);
   config.hard_limit = std::max(config.hard_limit, config.result_bound * 4);
   config.memory_budget = std::max<size_t>(config.memory_budget, spec.bytes * 8);
   group.max_in_flight = 1;
-  group.ending = Ending::kLeave;
+  // A late rank still needs the others' results.
+  group.ending = spec.late > 0 ? Ending::kDrain : Ending::kLeave;
   group.keep_buffers = false;
   OpSpec op;
   op.descriptor.reduce_op = gradcodec::ReduceOp::kAvg;
   op.descriptor.count = spec.bytes / 4;
-  op.submit_after.assign(spec.hosts, kWarmUp);
-  group.ops.assign(kWarmUpOps + spec.ops, op);
+  for (size_t i = 0; i < kWarmUpOps + spec.ops; ++i) {
+    const auto place = static_cast<double>(i);
+    op.submit_after.assign(spec.hosts,
+                           kWarmUp + Times(ideal, spec.period * place));
+    if ((i + 1) % kLateEvery == kWarmUpOps) {
+      op.submit_after[0] = op.submit_after[0] + Times(ideal, spec.late);
+    }
+    group.ops.push_back(op);
+  }
   scenario.groups.push_back(std::move(group));
+  scenario.random.loss = spec.loss;
   return scenario;
 }
 
@@ -87,22 +107,17 @@ ExperimentResult RunOurs(const ExperimentSpec& spec) {
   const Outcome outcome = RunScenario(scenario, options);
   ExperimentResult result;
   if (!outcome.ok()) result.failure = outcome.violations.front();
-  double missing = 0;
   for (size_t op = kWarmUpOps; op < kWarmUpOps + spec.ops; ++op) {
     for (const RankOutcome& rank : outcome.groups[0]) {
       const OpOutcome& one = rank.ops[op];
       if (!one.reported()) {
-        result.failure = "an op was not reported";
+        if (result.failure.empty()) result.failure = "an op was not reported";
         continue;
       }
       result.samples.push_back(one.reported_at - one.submitted_at);
-      missing += one.report.MissingFraction();
+      result.missing.push_back(one.report.MissingFraction());
     }
   }
-  if (!result.samples.empty()) {
-    missing /= static_cast<double>(result.samples.size());
-  }
-  result.missing = missing;
   result.elapsed = outcome.end - Timestamp();
   result.background_bytes = beside.background().Received();
   result.transport = beside.stack().Totals();

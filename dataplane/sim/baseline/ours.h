@@ -8,8 +8,12 @@
 
 namespace optireduce::sim::baseline {
 
-// Bounded averages, one in flight, no pacing below the line rate, all settings
-// as by default. But where the bytes take so long on an idle line, the ceilings
+// What each host has to send, and to receive, with all headers, at the line
+// rate.
+Duration IdealTime(const ExperimentSpec& spec);
+
+// Bounded averages, one in flight, no pacing but at the share cap, all settings
+// as by default. But where the bytes take so long under that cap, the ceilings
 // of the adaptive bounds are twice (stage 1) and three times that.
 Scenario OursScenario(const ExperimentSpec& spec);
 ExperimentResult RunOurs(const ExperimentSpec& spec);

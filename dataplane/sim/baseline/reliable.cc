@@ -1,11 +1,13 @@
 #include "dataplane/sim/baseline/reliable.h"
 
+#include <memory>
 #include <vector>
 
 #include "dataplane/base/rng.h"
 #include "dataplane/sim/baseline/collective.h"
 #include "dataplane/sim/baseline/stack.h"
 #include "dataplane/sim/event_loop.h"
+#include "dataplane/sim/fault.h"
 #include "dataplane/sim/network.h"
 #include "dataplane/sim/trace.h"
 
@@ -30,6 +32,9 @@ class Run : public Actor {
         collective_(ScheduleOf(spec), kWarmUpOps + spec.ops, &loop_, &stack_) {}
 
   ExperimentResult Go() {
+    if (spec_.loss > 0) {
+      network_.AddFault(std::make_unique<Loss>(Window(), spec_.loss));
+    }
     background_.Start();
     loop_.At(Timestamp() + kWarmUp, this, 0);
     while (!loop_.empty() && !collective_.over() &&

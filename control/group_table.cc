@@ -318,6 +318,7 @@ void GroupTable::OnGroupChanged(const engine::GroupChanged& notice) {
              " memory budget prevents that";
       return;
     case core::EventKind::kOpDone:
+    case core::EventKind::kBuffersFree:
     case core::EventKind::kGroupReleased:
       return;
   }

@@ -8,7 +8,7 @@
 namespace optireduce::core {
 
 uint32_t SettingsHash(const GroupConfig& config) {
-  const std::array<uint64_t, 11> settings = {
+  const std::array<uint64_t, 12> settings = {
       config.payload_bytes,
       config.window,
       config.quorum_permille,
@@ -20,6 +20,7 @@ uint32_t SettingsHash(const GroupConfig& config) {
       static_cast<uint64_t>(config.hard_limit.nanos()),
       static_cast<uint64_t>(config.fill),
       config.memory_budget,
+      config.ledger_budget,
   };
   std::array<uint8_t, 8 * settings.size()> bytes;
   for (size_t i = 0; i < settings.size(); ++i) {

@@ -20,7 +20,7 @@ struct EngineConfig {
   uint32_t burst_bytes = 64 * 1024;
 };
 
-// Everything up to `memory_budget` must be alike on all ranks; SettingsHash
+// Everything up to `ledger_budget` must be alike on all ranks; SettingsHash
 // covers it, and a group whose ranks differ is not formed.
 struct GroupConfig {
   uint32_t payload_bytes = 1424;  // of a chunk: wire::PayloadForMtu(least MTU)
@@ -41,6 +41,7 @@ struct GroupConfig {
   Duration hard_limit = Duration::Seconds(30);  // from the submit
   FillPolicy fill = FillPolicy::kZero;
   size_t memory_budget = size_t{256} << 20;  // bytes of op state
+  size_t ledger_budget = size_t{64} << 20;   // bytes of residuals and debts
 
   // This formation, drawn anew each time.
   uint32_t tag = 0;

@@ -190,6 +190,13 @@ SubmitResult EngineCore::Submit(GroupId group, const OpDescriptor& op,
   return found->Submit(op, buffers, last_now_, op_seq);
 }
 
+size_t EngineCore::CloseStep(GroupId group, uint64_t step, StepOutcome outcome,
+                             Timestamp now) {
+  last_now_ = std::max(last_now_, now);
+  Group* found = Find(group);
+  return found == nullptr ? 0 : found->CloseStep(step, outcome, last_now_);
+}
+
 void EngineCore::Advance(Timestamp now) {
   last_now_ = std::max(last_now_, now);
   for (const auto& group : groups_) group->Advance(last_now_);

@@ -78,6 +78,7 @@ enum class SubmitResult : uint8_t {
   kBadRoot,
   kBadCount,    // over 2^32-1, or not a multiple of N where it must be
   kBadLimits,   // negative, soft above hard, or soft in exact mode
+  kBadScale,    // a loss scale that is not positive, finite and normal
   kBadBuffers,  // input and output overlap
   kTooLarge,    // never fits the group's memory budget
   // Final for the group.
@@ -131,9 +132,21 @@ class EngineCore {
   // `arrival`: when the datagram reached the NIC, or the nearest earlier time
   // that is known (the previous poll); decides what is late. arrival <= now.
   Verdict OnPacket(const PacketView& packet, Timestamp arrival, Timestamp now);
-  // On kAccepted *op_seq is the op's number, and one kOpDone event will follow.
+  // On kAccepted *op_seq is the op's number, and one kOpDone event will follow;
+  // if that leaves the buffers in use, one kBuffersFree at the step's close, at
+  // the next submit of the bucket, when all results are in or given up, or when
+  // the group is left (not if it is removed).
   SubmitResult Submit(GroupId group, const OpDescriptor& op, BufferView buffers,
                       Timestamp now, OpSeq* op_seq);
+  // The trainer closes a step (not 0) once its ops have ended, before it reads
+  // their outputs for good: all ops with residuals and debts of that step that
+  // it has submitted. Returns how many it closed; ops closed before, by the
+  // next submit of their bucket for one, are not among them. Takes effect
+  // before it returns: from then on nothing is written to those outputs, and
+  // results that still come are debts. An op without a step is closed by its
+  // end. An op that has not ended yet goes on, and is closed by its end.
+  size_t CloseStep(GroupId group, uint64_t step, StepOutcome outcome,
+                   Timestamp now);
   void Advance(Timestamp now);
   // Fills at most out.size() descriptors and returns how many.
   size_t PollTx(std::span<TxDescriptor> out, Timestamp now);

@@ -108,6 +108,7 @@ class Group {
                    bool ecn_marked, Timestamp arrival, Timestamp now);
   SubmitResult Submit(const OpDescriptor& op, BufferView buffers, Timestamp now,
                       OpSeq* seq);
+  size_t CloseStep(uint64_t step, StepOutcome outcome, Timestamp now);
   void Leave(wire::LeaveReason reason, Timestamp now);
   void Advance(Timestamp now);
   // Fills one descriptor; false if there is nothing to send now.
@@ -205,6 +206,9 @@ class Group {
   void NoteMissing(Op* op);
   void FillAbsent(Op* op);
   void OwnAsResult(Op* op, const ChunkInfo& info, uint8_t* result);
+
+  // group_bucket.cc
+  static bool IsBucketed(const OpDescriptor& op);
 
   // group_receive.cc
   Verdict OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "dataplane/core/group.h"
+#include "dataplane/core/ledger.h"
 #include "gradcodec/accumulate.h"
 
 namespace optireduce::core {
@@ -60,6 +61,7 @@ SubmitResult Group::CheckSubmit(const OpDescriptor& op,
       (op.mode == Mode::kExact && op.soft_limit != Duration())) {
     return SubmitResult::kBadLimits;
   }
+  if (!Ledger::IsValidScale(op.loss_scale)) return SubmitResult::kBadScale;
   if (!BuffersAllowed(op, world(), config_.self, buffers)) {
     return SubmitResult::kBadBuffers;
   }
@@ -196,6 +198,7 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
   BeginReport(op, now);
   op->buffers = buffers;
   op->state = OpState::kActive;
+  op->step_open = IsBucketed(op->descriptor) && op->descriptor.step != 0;
   if (op->memory.coefficients != nullptr) {
     op->coefficients =
         Coefficients(op->descriptor.dtype, op->descriptor.count,

@@ -66,6 +66,7 @@ struct Op {
 
   bool evicted = false;        // closed, and its results are no longer kept
   bool local_only = false;     // a world of one or no elements: no packets
+  bool step_open = false;      // its trainer has not closed its step
   uint16_t opened_count = 0;   // ranks that have opened it
   uint64_t contributions = 0;  // summed into the own shard, over its chunks
   bool freezing = false;       // stage 1 is over: nothing more is summed

@@ -436,7 +436,7 @@ TEST(FormationTest, AHelloDoesNotProveThePath) {
 
 TEST(SettingsTest, EverySharedSettingCounts) {
   const GroupConfig base;
-  std::vector<GroupConfig> others(11, base);
+  std::vector<GroupConfig> others(12, base);
   others[0].payload_bytes += 16;
   others[1].window += 1;
   others[2].quorum_permille += 1;
@@ -448,6 +448,7 @@ TEST(SettingsTest, EverySharedSettingCounts) {
   others[8].memory_budget += 1;
   others[9].adaptive_bounds = false;
   others[10].least_bound = base.least_bound + kNanosecond;
+  others[11].ledger_budget += 1;
   for (const GroupConfig& config : others) {
     EXPECT_NE(SettingsHash(config), SettingsHash(base));
   }

@@ -67,6 +67,8 @@ struct OpReport {
   // their number when nothing was lost.
   uint64_t contributions = 0;
   uint16_t min_contributors = 0;  // over the elements that are not absent
+  // The buffers stay in use, see BufferView.
+  bool holds_buffers = false;
   RankSet missing;  // late or silent ranks, and owners whose results lack
 
   // On this host's clock. `quorum` is Never() if there was none.
@@ -109,6 +111,9 @@ enum class EventKind : uint8_t {
   // Memory was short: what the other ranks had contributed to `report.op_seq`
   // was given up for an older op.
   kContributionsLost,
+  // Nothing is written any more to the buffers of `report.op_seq`, which its
+  // report had left in use.
+  kBuffersFree,
   kGroupReleased,  // after Leave: nothing is owed any more, may be removed
 };
 

@@ -98,8 +98,14 @@ enum class FillPolicy : uint8_t {
   kOwn = 1,  // the rank's own input (SUM: N times it)
 };
 
-// What is to be done. All ranks submit the same one, but for the two limits,
-// which bind this rank's own result only.
+// What became of a training step at the trainer.
+enum class StepOutcome : uint8_t {
+  kUsed,     // it has used the outputs, or does so now
+  kSkipped,  // it has thrown them away, as if the step had not been
+};
+
+// What is to be done. All ranks submit the same one, but for the two limits and
+// the loss scale, which concern this rank only.
 struct OpDescriptor {
   Collective collective = Collective::kAllReduce;
   gradcodec::ReduceOp reduce_op = gradcodec::ReduceOp::kSum;
@@ -112,9 +118,12 @@ struct OpDescriptor {
   // multiples of N. 0 for a barrier.
   uint64_t count = 0;
   uint64_t bucket = 0;    // 0: one-shot
-  uint64_t step = 0;      // 0: none
+  uint64_t step = 0;      // closed by CloseStep; 0: none, closed by its end
   Duration soft_limit{};  // from the submit; zero: the group's bound alone
   Duration hard_limit{};  // from the submit; zero: the group's
+  // By what the trainer has multiplied its gradients; positive, finite, normal.
+  // Residuals and debts follow when it changes.
+  float loss_scale = 1;
 
   bool operator==(const OpDescriptor&) const = default;
 };
@@ -127,8 +136,9 @@ size_t InputBytes(const OpDescriptor& op, size_t world);
 size_t OutputBytes(const OpDescriptor& op, size_t world);
 
 // The trainer's memory for one op. The core reads `input` and writes `output`
-// from the submit until the event that reports the op, never after. Any
-// alignment; null only for 0 bytes.
+// from the submit until the event that reports the op; and if that report says
+// `holds_buffers`, it still writes late results to `output` until kBuffersFree.
+// Never after that. Any alignment; null only for 0 bytes.
 struct BufferView {
   const uint8_t* input = nullptr;
   uint8_t* output = nullptr;

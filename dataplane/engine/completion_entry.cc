@@ -36,6 +36,7 @@ uint8_t ReasonOf(SubmitResult result) {
     case SubmitResult::kNotReady:
       return OPTIREDUCE_SHM_REFUSAL_NOT_READY;
     case SubmitResult::kUnsupported:
+    case SubmitResult::kBadScale:
       return OPTIREDUCE_SHM_REFUSAL_UNSUPPORTED;
     case SubmitResult::kBadRoot:
       return OPTIREDUCE_SHM_REFUSAL_ROOT;

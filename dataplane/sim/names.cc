@@ -35,6 +35,8 @@ std::string_view NameOf(core::SubmitResult result) {
       return "bad_count";
     case core::SubmitResult::kBadLimits:
       return "bad_limits";
+    case core::SubmitResult::kBadScale:
+      return "bad_scale";
     case core::SubmitResult::kBadBuffers:
       return "bad_buffers";
     case core::SubmitResult::kTooLarge:

@@ -236,6 +236,8 @@ bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
     case EventKind::kContributionsLost:
       group_->OnContributionsLost(rank_, event.report.op_seq);
       break;
+    case EventKind::kBuffersFree:
+      break;
     case EventKind::kPeerLost:
       outcome_.peer_lost = true;
       // If not all ranks were ready before, they never will be.

@@ -1,0 +1,137 @@
+"""Measures OptiReduce and what it is compared with; docs/EXPERIMENTS.md explains.
+
+    bench.sh sim --json FILE     the experiments in the simulator
+    bench.sh check FILE          whether the rows of FILE are what its samples say
+    bench.sh report FILE         its rows and figures, for a document
+
+`bench.sh COMMAND --help` has the flags of each.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+
+import build
+import check
+import files
+import measure
+import plan
+import report
+import rows as tables
+import text
+from errors import BenchError
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one sentence."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help explains.\n")
+
+
+def share(word):
+    value = float(word)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError("is from 0 to below 1")
+    return value
+
+
+def whole(least, most):
+    def parse(word):
+        value = int(word)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"is from {least} to {most}")
+        return value
+
+    parse.__name__ = "whole number"
+    return parse
+
+
+def parse_arguments(arguments):
+    parser = Parser(prog="bench.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+
+    sim = commands.add_parser("sim", help="the experiments in the simulator",
+                              description="Runs the experiments in the simulator: about ten minutes on two cores, "
+                              "and with --full hours. Prints the rows; writes them to FILE and, beside it, "
+                              "every single time that they are made of.")
+    sim.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
+    sim.add_argument("--full", action="store_true", help="1,000 ops in each run instead of 150, and up to 1,024 hosts")
+    sim.add_argument("--hosts", type=whole(4, 1024), default=plan.Options.hosts, metavar="N", help="%(default)s")
+    sim.add_argument("--loss", type=share, default=plan.Options.loss, metavar="P",
+                     help="share of all packets that is lost, whoever's: %(default)s")
+    sim.add_argument("--size", type=whole(4, 1 << 32), default=plan.Options.size, metavar="BYTES",
+                     help="of the buffer: %(default)s")
+    sim.add_argument("--seed", type=whole(0, (1 << 63) - 1), default=plan.Options.seed, metavar="S", help="%(default)s")
+    sim.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
+                     help="at most so many in each run; 0: as planned")
+    sim.add_argument("--twice", action="store_true", help="makes each run twice; an error if their traces differ")
+
+    verify = commands.add_parser("check", help="whether the rows of FILE are what its samples say",
+                                 description="Computes every row of FILE anew from its samples.")
+    verify.add_argument("file", type=pathlib.Path, metavar="FILE")
+
+    tables_of = commands.add_parser("report", help="its rows and figures, for a document",
+                                    description="Tables of FILE and its samples in Markdown.")
+    tables_of.add_argument("file", type=pathlib.Path, metavar="FILE")
+    tables_of.add_argument("--document", type=pathlib.Path, metavar="FILE.md",
+                           help="put the tables there, between the marks, instead of printing them")
+    tables_of.add_argument("--figure", type=pathlib.Path, metavar="FILE.svg", help="draw the times of all ops there")
+    return parser.parse_args(arguments)
+
+
+def optisim():
+    return build.built("//dataplane/sim:optisim", "dataplane/sim/optisim")
+
+
+def check_writable(path):
+    """Before anything is run for hours."""
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise BenchError(f"{path} cannot be written.")
+
+
+def sim(args):
+    if args.size % 4:
+        raise BenchError("--size is a multiple of 4.")
+    check_writable(args.json)
+    options = plan.Options(args.hosts, args.loss, args.size, args.seed, args.full, args.ops)
+    outcomes = measure.make_all(optisim(), plan.runs(options), args.twice, lambda line: print(line, flush=True))
+    samples = files.samples_path(args.json)
+    files.write_samples(samples, options, outcomes)
+    made = tables.evaluate_all({outcome["run"]: outcome for outcome in outcomes}, options, samples.name)
+    files.write_rows(args.json, made)
+    print(f"\n{text.terminal(made, options)}\n\nThe rows are in {args.json}, what they are made of in {samples}.")
+    return 0
+
+
+def check_file(args):
+    found = check.differences(args.file)
+    for sentence in found:
+        print(f"bench.sh: {sentence}", file=sys.stderr)
+    if not found:
+        print(f"{len(files.read_rows(args.file))} rows of {args.file} are what their samples say.")
+    return 1 if found else 0
+
+
+def report_file(args):
+    report.report(args.file, args.document, args.figure)
+    return 0
+
+
+COMMANDS = {"sim": sim, "check": check_file, "report": report_file}
+
+
+def main(arguments):
+    args = parse_arguments(arguments)
+    try:
+        return COMMANDS[args.command](args)
+    except BenchError as error:
+        print(f"bench.sh: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""What is run: one line for each run, all of them data.
+
+A run is one call of `optisim COMMAND` with flags; its raw outcome is one line of
+the samples file. To add an experiment, add its runs here and its rows to
+rows.py; if its samples are of a new kind, a statistic to statistics.py.
+"""
+
+import dataclasses
+
+MIB = 1 << 20
+LOADS = ("tail15", "tail30")
+BASELINES = ("ring", "bcube", "tree", "tar")
+SCALE = (64, 256, 1024)
+LATE_EVERY = 20  # ops: kLateEvery of dataplane/sim/baseline/experiment.h
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `bench.sh sim` was told; also the first line of the samples file."""
+    hosts: int = 8
+    loss: float = 0.0
+    size: int = 25 * MIB
+    seed: int = 1
+    full: bool = False
+    ops: int = 0  # most ops of a run; 0: as planned
+
+    def moved(self):
+        """Names of what differs from the published experiments."""
+        return [name for name in ("hosts", "loss", "size", "ops") if getattr(self, name) != getattr(Options, name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    name: str
+    flags: dict
+    ops: int
+    command: str = "baseline"
+
+    def arguments(self, samples):
+        """optisim's; `samples` is where it leaves the raw outcome."""
+        flags = {**self.flags, "ops": self.ops, "samples": samples}
+        return [self.command, *(f"--{name}={value}" for name, value in flags.items())]
+
+
+def scale(options):
+    """Numbers of hosts beyond that of the other experiments."""
+    return [hosts for hosts in SCALE if hosts != options.hosts]
+
+
+def runs(options):
+    """All runs, longest first where it matters: they go to the processors in this order."""
+    common = {"hosts": options.hosts, "bytes": options.size, "seed": options.seed, "loss": options.loss}
+    jumbo = {"bytes": 4 * MIB, "mtu": 9000, "seed": options.seed, "loss": options.loss}
+    loaded = 1000 if options.full else 150
+
+    def run(name, ops, base=None, **flags):
+        flags = {flag.replace("_", "-"): value for flag, value in flags.items()}
+        return Run(name, {**(base or common), **flags}, min(ops, options.ops or ops))
+
+    plan = []
+    for load in reversed(LOADS):
+        plan.append(run(f"{load}.ours", loaded, algorithm="ours", background=load))
+        plan.append(run(f"{load}.ours.capped50", loaded, algorithm="ours", background=load, share_cap=0.5))
+    if not options.ops or options.ops >= LATE_EVERY:
+        # One rank is late by ten times the op, and the same without it.
+        plan.append(run("late.ours", 3 * LATE_EVERY, algorithm="ours", period=2, late=10))
+        plan.append(run("paced.ours", 3 * LATE_EVERY, algorithm="ours", period=2))
+    plan.append(run("quiet.ours", 20, algorithm="ours"))
+    for load in LOADS:
+        for algorithm in BASELINES:
+            plan.append(run(f"{load}.{algorithm}", loaded, algorithm=algorithm, background=load))
+    if options.full:
+        for hosts in scale(options):
+            plan.append(run(f"n{hosts}.quiet.ours", 20, jumbo, hosts=hosts, algorithm="ours"))
+            plan.append(run(f"n{hosts}.tail30.ours", 100, jumbo, hosts=hosts, algorithm="ours", background="tail30"))
+    return plan

@@ -1,0 +1,150 @@
+"""The rows: what is made of the runs, and what must be reached.
+
+A row is a figure of a run, or one figure over another. A row whose runs were
+not made is not there.
+"""
+
+import dataclasses
+
+import figures
+import plan
+import shipped
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    run: str
+    figure: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    top: Part
+    under: Part = None  # the row is top / under
+    unit: str = "ratio"
+    better: str = "lower"
+    peer: str = ""  # what ours is compared with
+    at_least: float = None
+    at_most: float = None
+    note: str = ""
+
+    def parts(self):
+        return [part for part in (self.top, self.under) if part]
+
+    def target(self):
+        if self.at_least is not None and self.at_most is not None:
+            return f"{self.at_least:g} to {self.at_most:g}"
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return "reported" if self.at_most is None else f"<= {self.at_most:g}"
+
+    def reached(self, value):
+        """None: there is nothing to reach."""
+        if self.at_least is None and self.at_most is None:
+            return None
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+
+# ---- the tables ----------------------------------------------------------
+
+# (load, peer, figure): what uncapped and capped must reach.
+RATIOS = {
+    ("tail30", "ring", "mean"): (2.0, 1.3),
+    ("tail30", "bcube", "mean"): (2.0, 1.3),
+    ("tail30", "tree", "mean"): (1.5, 1.3),
+    ("tail30", "nccl_like", "mean"): (1.5, 1.3),
+    ("tail30", "tar_reliable", "mean"): (1.5, 1.3),
+    ("tail30", "ring", "p99"): (3.0, 2.0),
+    ("tail15", "ring", "mean"): (1.3, None),
+    ("tail15", "nccl_like", "mean"): (1.1, None),
+}
+# The runs whose names differ from those of the rows.
+RUN_OF = {"tar_reliable": "tar"}
+CAPS = {"uncapped": "ours", "capped50": "ours.capped50"}
+MISSING_AT_MOST = {"uncapped": 0.002, "capped50": 0.04}
+BACKGROUND_AT_LEAST = {"uncapped": None, "capped50": 0.7}
+
+
+def loaded_rows(n):
+    for (load, peer, figure), targets in RATIOS.items():
+        for (cap, ours), target in zip(CAPS.items(), targets):
+            yield Row(f"sim.{n}.{load}.{peer}_over_ours.{figure}.{cap}", Part(f"{load}.{RUN_OF.get(peer, peer)}", figure),
+                      Part(f"{load}.{ours}", figure), better="higher", peer=peer, at_least=target)
+    for cap, ours in CAPS.items():
+        yield Row(f"sim.{n}.tail30.background_goodput_ours_over_ring.{cap}", Part(f"tail30.{ours}", "background_goodput"),
+                  Part("tail30.ring", "background_goodput"), better="higher", peer="ring",
+                  at_least=BACKGROUND_AT_LEAST[cap])
+        yield Row(f"sim.{n}.tail30.ours.missing_fraction.{cap}", Part(f"tail30.{ours}", "missing"), unit="fraction",
+                  at_most=MISSING_AT_MOST[cap], note="before residuals and debts")
+    yield Row(f"sim.{n}.ours.tail30_over_tail15.p50.uncapped", Part("tail30.ours", "p50"), Part("tail15.ours", "p50"),
+              at_most=1.03)
+    yield Row(f"sim.{n}.tail30.ours.p99_over_p50.uncapped", Part("tail30.ours", "p99_over_p50"), at_most=1.15)
+
+
+def quiet_rows(n):
+    yield Row(f"sim.{n}.quiet.ours_over_ideal.p50", Part("quiet.ours", "p50"), Part("quiet.ours", "ideal"),
+              peer="ideal", at_most=1.05, note="ideal: bytes with headers / line rate")
+    yield Row("sim.straggler.others_over_quiet.p99", Part("late.ours", "others_p99"), Part("paced.ours", "others_p99"),
+              at_most=1.1, note="rank 0 is late by 10 times the ideal with every 20th op")
+
+
+def scale_rows(options):
+    for hosts in plan.scale(options):
+        yield Row(f"sim.n{hosts}.quiet.ours_over_ideal.p50", Part(f"n{hosts}.quiet.ours", "p50"),
+                  Part(f"n{hosts}.quiet.ours", "ideal"), peer="ideal", at_most=1.25)
+        yield Row(f"sim.n{hosts}.tail30.ours.p99_over_p50.uncapped", Part(f"n{hosts}.tail30.ours", "p99_over_p50"))
+
+
+def all_rows(options):
+    """Of rate control, incast and fairness there is nothing yet: their rows go here."""
+    n = f"n{options.hosts}"
+    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options)]
+
+
+# ---- what is made of them ------------------------------------------------
+
+
+def outcome_of(part, outcomes):
+    """The outcome of a part's run, or None. nccl_like is the better one, by the mean, of ring and tree."""
+    load, _, name = part.run.partition(".")
+    if name != "nccl_like":
+        return outcomes.get(part.run)
+    both = [outcomes.get(f"{load}.{algorithm}") for algorithm in ("ring", "tree")]
+    return min(both, key=figures.FIGURES["mean"]) if all(both) else None
+
+
+def note_of(row, used, options):
+    """Sizes of the runs, and in what they are not as published or shipped."""
+    ops = "; ".join(f"{outcome['run']}: {outcome['ops']} ops" for outcome in used)
+    notes = [row.note, ops]
+    notes += [f"{name} = {getattr(options, name)}" for name in options.moved()]
+    notes += [shipped.differences(outcome) for outcome in used]
+    return "; ".join(dict.fromkeys(filter(None, notes)))
+
+
+def evaluate(row, outcomes, options, samples):
+    """The row as it stands in the JSON file; None if it was not measured."""
+    used = [outcome_of(part, outcomes) for part in row.parts()]
+    if None in used:
+        return None
+    values = [figures.FIGURES[part.figure](outcome) for part, outcome in zip(row.parts(), used)]
+    if row.under and values[1] == 0:  # no background in a run that was too short
+        return None
+    return {
+        "name": row.name,
+        "value": values[0] / values[1] if row.under else values[0],
+        "unit": row.unit,
+        "better": row.better,
+        "peer": row.peer,
+        "note": note_of(row, used, options),
+        "samples": samples,
+        "config": shipped.config_hash(used),
+        "seed": options.seed,
+    }
+
+
+def evaluate_all(outcomes, options, samples):
+    """All rows for which there are outcomes; `samples` is the file's name."""
+    made = (evaluate(row, outcomes, options, samples) for row in all_rows(options))
+    return [row for row in made if row]

@@ -59,4 +59,12 @@ std::optional<uint64_t> ParseNumber(const std::string& text) {
   return number;
 }
 
+std::optional<double> ParseReal(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
 }  // namespace optireduce::sim

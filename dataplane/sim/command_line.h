@@ -39,6 +39,8 @@ class CommandLine {
 
 // Decimal, or hexadecimal after 0x; nothing for anything else.
 std::optional<uint64_t> ParseNumber(const std::string& text);
+// "0.25" or "2.5e-1"; nothing for anything else.
+std::optional<double> ParseReal(const std::string& text);
 
 }  // namespace optireduce::sim
 

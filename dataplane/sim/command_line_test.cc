@@ -38,5 +38,13 @@ TEST(CommandLineTest, NumbersAreWholeAndFit) {
   }
 }
 
+TEST(CommandLineTest, ReadsRealNumbers) {
+  EXPECT_EQ(ParseReal("0.25"), 0.25);
+  EXPECT_EQ(ParseReal("-2.5e1"), -25);
+  for (const char* text : {"", "x", "1x", "1,5", " 1"}) {
+    EXPECT_FALSE(ParseReal(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace optireduce::sim

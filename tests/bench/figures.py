@@ -1,7 +1,7 @@
 """Numbers out of the raw outcome of a run.
 
-An outcome is a line of the samples file, as `optisim` wrote it; times are in
-nanoseconds, a list for each op, in it one for each rank.
+An outcome is a line of the samples file, as `optisim baseline` or `optisim mse` wrote
+it; times are in nanoseconds, a list for each op, in it one for each rank.
 """
 
 import math
@@ -40,5 +40,6 @@ FIGURES = {
     "others_p99": lambda o: percentile(times_of_others(o), 0.99),
     "ideal": lambda o: o["ideal_ns"],
     "missing": missing,
+    "mse": lambda o: mean(o["squared_error"]),
     "background_goodput": lambda o: o["background_bytes"] / o["elapsed_ns"],
 }

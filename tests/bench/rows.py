@@ -22,6 +22,7 @@ class Row:
     name: str
     top: Part
     under: Part = None  # the row is top / under
+    divisor: float = 1  # and then by this
     unit: str = "ratio"
     better: str = "lower"
     peer: str = ""  # what ours is compared with
@@ -96,10 +97,20 @@ def scale_rows(options):
         yield Row(f"sim.n{hosts}.tail30.ours.p99_over_p50.uncapped", Part(f"n{hosts}.tail30.ours", "p99_over_p50"))
 
 
+def best_effort_rows():
+    first = plan.BEST_EFFORT_HOSTS[0]
+    for hosts in plan.BEST_EFFORT_HOSTS:
+        yield Row(f"sim.mse.ring_over_tar_per_half_n.n{hosts}", Part(f"mse.n{hosts}.ring", "mse"),
+                  Part(f"mse.n{hosts}.tar", "mse"), divisor=hosts / 2, better="higher", peer="ring", at_least=0.9,
+                  note="best effort, 0.1 % of packets dropped")
+    yield Row("sim.mse.ps_over_tar.equal_drop", Part(f"mse.n{first}.ps", "mse"), Part(f"mse.n{first}.tar", "mse"),
+              better="higher", peer="ps", at_least=0.9, at_most=1.1, note="best effort, 0.1 % of packets dropped")
+
+
 def all_rows(options):
     """Of rate control, incast and fairness there is nothing yet: their rows go here."""
     n = f"n{options.hosts}"
-    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options)]
+    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows()]
 
 
 # ---- what is made of them ------------------------------------------------
@@ -133,7 +144,7 @@ def evaluate(row, outcomes, options, samples):
         return None
     return {
         "name": row.name,
-        "value": values[0] / values[1] if row.under else values[0],
+        "value": (values[0] / values[1] if row.under else values[0]) / row.divisor,
         "unit": row.unit,
         "better": row.better,
         "peer": row.peer,

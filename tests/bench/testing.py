@@ -25,7 +25,17 @@ def outcome(run, took_ns, hosts=8, missing=None, settings=None, **changes):
     return made
 
 
+def best_effort(run, squared_error):
+    return {"run": run, "ops": 200, "squared_error": squared_error, "trace_hash": "0123456789abcdef"}
+
+
 def outcomes(options=plan.Options()):
     """Of all runs of the plan: ours takes 1000 ns, the baselines 2500, the tree 2000."""
     took = {"ring": 2500, "bcube": 2500, "tar": 2500, "tree": 2000}
-    return {run.name: outcome(run.name, [took.get(run.name.split(".")[1], 1000)] * 4) for run in plan.runs(options)}
+    made = {}
+    for run in plan.runs(options):
+        if run.command == "mse":
+            made[run.name] = best_effort(run.name, [2, 4] if run.flags["algorithm"] == "ring" else [1, 0])
+        else:
+            made[run.name] = outcome(run.name, [took.get(run.name.split(".")[1], 1000)] * 4)
+    return made

@@ -1,6 +1,5 @@
 #include "dataplane/sim/baseline/command.h"
 
-#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
@@ -36,14 +35,6 @@ std::vector<std::string> Split(const std::string& text, char at) {
     }
   }
   return parts;
-}
-
-std::optional<double> ParseReal(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
 }
 
 // "5000-15000", in microseconds.

@@ -77,6 +77,7 @@ or_operation DefaultOperation() {
   operation.reduce_op = OR_AVG;
   operation.dtype = OR_FLOAT32;
   operation.mode = OR_BOUNDED;
+  operation.loss_scale = 1;
   return operation;
 }
 
@@ -355,5 +356,21 @@ int or_wait(or_session* session, or_op op, int64_t limit_ns,
     const or_status status = s.Wait(op, WaitLimit(limit_ns), &full);
     if (report != nullptr && HasEnded(status)) CopyOut(full, report);
     return status;
+  });
+}
+
+int or_step_close(or_session* session, or_group group, uint64_t step,
+                  int32_t outcome, int64_t limit_ns, uint64_t* closed) {
+  return WithSession(session, [&](Session& s) -> int {
+    if (outcome != OR_STEP_USED && outcome != OR_STEP_SKIPPED) {
+      return Fail(OR_ERR_ARGUMENT, "outcome %d is no or_step_outcome", outcome);
+    }
+    if (step == 0) {
+      return Fail(OR_ERR_ARGUMENT,
+                  "step 0 stands for none: there is nothing "
+                  "to close");
+    }
+    return s.CloseStep(group, step, static_cast<or_step_outcome>(outcome),
+                       Deadline::In(limit_ns), closed);
   });
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -257,6 +258,11 @@ TEST_F(ApiTest, ValuesOutsideTheirRangesAreRefusedByName) {
   refuse([](or_operation& o) { o.root = 1024; }, "root 1024");
   refuse([](or_operation& o) { o.soft_limit_ns = -1; }, "soft_limit_ns");
   refuse([](or_operation& o) { o.hard_limit_ns = INT64_MAX; }, "hard_limit_ns");
+  for (const float scale :
+       {-1.0F, 1e-40F, std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    refuse([&](or_operation& o) { o.loss_scale = scale; }, "loss_scale");
+  }
   refuse([](or_operation& o) { o.struct_size = 3; }, "struct_size is 3");
   or_op op = 0;
   const or_operation operation = client.Operation();
@@ -292,6 +298,23 @@ TEST_F(ApiTest, StructsOfLaterVersionsAreUnderstoodIfTheyAddNothing) {
   later.added = 1;
   EXPECT_EQ(or_submit(client.session, client.group, &later.known, &op),
             OR_ERR_VERSION);
+}
+
+// The first version's ended before the loss scale.
+TEST_F(ApiTest, AnOperationOfTheFirstVersionHasTheDefaults) {
+  FakeDaemonThread daemon(path_);
+  TestClient client(path_);
+  or_operation operation = client.Operation(kFakeScale);
+  operation.loss_scale = 8;
+  operation.struct_size = offsetof(or_operation, loss_scale);
+  or_op op = 0;
+  ASSERT_EQ(or_submit(client.session, client.group, &operation, &op), OR_OK)
+      << or_last_error();
+  EXPECT_EQ(or_wait(client.session, op, kAmple, nullptr), OR_OK);
+  EXPECT_EQ(client.output[0], 1);
+  --operation.struct_size;
+  EXPECT_EQ(or_submit(client.session, client.group, &operation, &op),
+            OR_ERR_ARGUMENT);
 }
 
 TEST_F(ApiTest, TheRingsHoldSoManyOperationsAndNoMore) {
@@ -425,11 +448,11 @@ TEST_F(ApiTest, FailuresToConnectSayWhy) {
   EXPECT_TRUE(ErrorHas("0.05 s")) << or_last_error();
   {
     FakeDaemon::Options fake;
-    fake.protocol_version = 2;
+    fake.protocol_version = 3;
     FakeDaemonThread daemon(path_, fake);
     EXPECT_EQ(or_connect(&options, &session), OR_ERR_VERSION);
-    EXPECT_TRUE(ErrorHas("version 2")) << or_last_error();
-    EXPECT_TRUE(ErrorHas("liboptireduce 1")) << or_last_error();
+    EXPECT_TRUE(ErrorHas("version 3")) << or_last_error();
+    EXPECT_TRUE(ErrorHas("liboptireduce 2")) << or_last_error();
   }
   {
     FakeDaemon::Options fake;

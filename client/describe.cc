@@ -52,9 +52,57 @@ or_operation PeersOperation(const OptireduceShmCompletion& completion) {
   return operation;
 }
 
-std::string DescribeRefusal(const Op& op, const uint8_t* data,
-                            uint64_t data_offset) {
+std::string DescribeEnd(const Op& op, const uint8_t* data,
+                        uint64_t data_offset) {
   const OptireduceShmCompletion& answer = op.completion;
+  const std::string missing = DescribeRanks(answer.missing);
+  switch (answer.status) {
+    case OPTIREDUCE_SHM_HARD_LIMIT:
+      return "the hard limit passed after " +
+             Milliseconds(answer.closed_ns - answer.submitted_ns) +
+             "; missing: rank " + missing +
+             ". See whether it runs and submits the same operations";
+    case OPTIREDUCE_SHM_PEER_LOST:
+      return "rank " + missing +
+             " died or left; leave the group and form a new one";
+    case OPTIREDUCE_SHM_MISMATCH:
+      return "rank " + std::to_string(answer.mismatch_rank) + " submitted " +
+             DescribeOperation(PeersOperation(answer)) +
+             " instead; all ranks must submit the same operations in the same "
+             "order";
+    case OPTIREDUCE_SHM_EXPIRED:
+      return "it was submitted so long after the others that its result is no "
+             "longer kept; broadcast the parameters from a rank that has them";
+    case OPTIREDUCE_SHM_CANCELLED:
+      return "it was cancelled, as the group was left or the daemon stops";
+    case OPTIREDUCE_SHM_REFUSED:
+      return DescribeRefusal(answer, data, data_offset);
+    default:
+      return "it ended in a way that this liboptireduce does not know: upgrade "
+             "the library";
+  }
+}
+
+void SetShares(or_report* report) {
+  const double elements = static_cast<double>(report->elements);
+  const double present = static_cast<double>(report->elements - report->absent);
+  const double due = present * static_cast<double>(report->world);
+  const double summed = static_cast<double>(report->contributions);
+  report->stage1_loss = due > 0 ? 1 - summed / due : 0;
+  report->stage2_loss =
+      elements > 0 ? static_cast<double>(report->absent) / elements : 0;
+  report->missing_fraction =
+      1 - (1 - report->stage1_loss) * (1 - report->stage2_loss);
+}
+
+int64_t Since(int64_t start, int64_t time) {
+  return time == OPTIREDUCE_SHM_NEVER ? OR_NEVER : time - start;
+}
+
+}  // namespace
+
+std::string DescribeRefusal(const OptireduceShmCompletion& answer,
+                            const uint8_t* data, uint64_t data_offset) {
   const auto range = [&](const OptireduceShmRange& r) {
     return DescribeRange({r.offset, r.bytes}, data, data_offset);
   };
@@ -104,60 +152,16 @@ std::string DescribeRefusal(const Op& op, const uint8_t* data,
              range(answer.conflict) + ", which is in flight";
     case OPTIREDUCE_SHM_REFUSAL_SHUTDOWN:
       return "the daemon is stopping and takes nothing new";
+    case OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE:
+      return "the loss scale is not positive, finite and normal";
+    case OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN:
+      return "the steps of " + std::to_string(OPTIREDUCE_SHM_MAX_STEP_OPS) +
+             " operations are open: call or_step_close";
     default:
       return "the daemon refused it for a reason that this liboptireduce does "
              "not know: upgrade the library";
   }
 }
-
-std::string DescribeEnd(const Op& op, const uint8_t* data,
-                        uint64_t data_offset) {
-  const OptireduceShmCompletion& answer = op.completion;
-  const std::string missing = DescribeRanks(answer.missing);
-  switch (answer.status) {
-    case OPTIREDUCE_SHM_HARD_LIMIT:
-      return "the hard limit passed after " +
-             Milliseconds(answer.closed_ns - answer.submitted_ns) +
-             "; missing: rank " + missing +
-             ". See whether it runs and submits the same operations";
-    case OPTIREDUCE_SHM_PEER_LOST:
-      return "rank " + missing +
-             " died or left; leave the group and form a new one";
-    case OPTIREDUCE_SHM_MISMATCH:
-      return "rank " + std::to_string(answer.mismatch_rank) + " submitted " +
-             DescribeOperation(PeersOperation(answer)) +
-             " instead; all ranks must submit the same operations in the same "
-             "order";
-    case OPTIREDUCE_SHM_EXPIRED:
-      return "it was submitted so long after the others that its result is no "
-             "longer kept; broadcast the parameters from a rank that has them";
-    case OPTIREDUCE_SHM_CANCELLED:
-      return "it was cancelled, as the group was left or the daemon stops";
-    case OPTIREDUCE_SHM_REFUSED:
-      return DescribeRefusal(op, data, data_offset);
-    default:
-      return "it ended in a way that this liboptireduce does not know: upgrade "
-             "the library";
-  }
-}
-
-void SetShares(or_report* report) {
-  const double elements = static_cast<double>(report->elements);
-  const double present = static_cast<double>(report->elements - report->absent);
-  const double due = present * static_cast<double>(report->world);
-  const double summed = static_cast<double>(report->contributions);
-  report->stage1_loss = due > 0 ? 1 - summed / due : 0;
-  report->stage2_loss =
-      elements > 0 ? static_cast<double>(report->absent) / elements : 0;
-  report->missing_fraction =
-      1 - (1 - report->stage1_loss) * (1 - report->stage2_loss);
-}
-
-int64_t Since(int64_t start, int64_t time) {
-  return time == OPTIREDUCE_SHM_NEVER ? OR_NEVER : time - start;
-}
-
-}  // namespace
 
 std::string DescribeOperation(const or_operation& operation) {
   std::string text = CollectiveName(operation.collective);

@@ -21,7 +21,12 @@ std::string DescribeOperation(const or_operation& operation);
 std::string DescribeFailure(const Op& op, const uint8_t* data,
                             uint64_t data_offset);
 
-// The whole account of an op that has ended.
+// Why the daemon refused what `answer` is about, and what to do about it.
+std::string DescribeRefusal(const OptireduceShmCompletion& answer,
+                            const uint8_t* data, uint64_t data_offset);
+
+// The account of an op that has ended, but for `step_open`, which may change
+// after the end.
 or_report MakeReport(const Op& op);
 
 // "[0x7f0000001000, 0x7f0000001040)"

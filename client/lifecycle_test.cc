@@ -53,6 +53,44 @@ TEST_F(LifecycleTest, AKilledDaemonIsLostAtOnceAndANewOneIsJoined) {
             OR_OK);
 }
 
+TEST_F(LifecycleTest, ADaemonThatDiesDuringAStepsCloseIsLostAtOnce) {
+  FakeDaemonProcess daemon(path_);
+  TestClient client(path_);
+  const pid_t killer = fork();
+  if (killer == 0) {
+    usleep(100'000);
+    daemon.Signal(SIGKILL);
+    _exit(0);
+  }
+  const int64_t took = Timed([&] {
+    EXPECT_EQ(or_step_close(client.session, client.group, kFakeHoldStep,
+                            OR_STEP_USED, OR_SECONDS(30), nullptr),
+              OR_ERR_DAEMON_LOST);
+  });
+  EXPECT_LT(took, 10'000);
+  waitpid(killer, nullptr, 0);
+  EXPECT_EQ(or_step_close(client.session, client.group, 1, OR_STEP_USED,
+                          OR_SECONDS(30), nullptr),
+            OR_ERR_DAEMON_LOST);
+}
+
+TEST_F(LifecycleTest, AStoppedDaemonHoldsACloseNoLongerThanItsLimit) {
+  FakeDaemonProcess daemon(path_);
+  TestClient client(path_);
+  daemon.Signal(SIGSTOP);
+  const int64_t took = Timed([&] {
+    EXPECT_EQ(or_step_close(client.session, client.group, 1, OR_STEP_USED,
+                            OR_MILLISECONDS(200), nullptr),
+              OR_ERR_TIMEOUT);
+  });
+  EXPECT_GE(took, 199);
+  EXPECT_LT(took, 5000);
+  daemon.Signal(SIGCONT);
+  EXPECT_EQ(or_step_close(client.session, client.group, 1, OR_STEP_USED,
+                          OR_SECONDS(30), nullptr),
+            OR_OK);
+}
+
 // A client that only polls finds out as well.
 TEST_F(LifecycleTest, PollSeesThatTheDaemonIsGone) {
   FakeDaemonProcess daemon(path_);

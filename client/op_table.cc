@@ -15,6 +15,7 @@ or_status StatusOfRefusal(uint8_t refusal) {
     case OPTIREDUCE_SHM_REFUSAL_TOO_LARGE:
       return OR_ERR_NO_MEMORY;
     case OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT:
+    case OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN:
       return OR_ERR_BUSY;
     case OPTIREDUCE_SHM_REFUSAL_SHUTDOWN:
       return OR_ERR_REFUSED;

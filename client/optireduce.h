@@ -10,6 +10,9 @@
  *              -> or_group_create -> or_submit -> or_wait -> or_group_leave
  *              -> or_close
  *
+ * Gradients of a training step: each buffer under a bucket's key and the step's
+ * number; or_step_close comes between the last or_wait and the optimizer.
+ *
  * Rules that hold for every call
  *  - Errors: a call returns OR_OK or another or_status. Negative ones are
  *    errors; or_last_error() then has a sentence for people, kept per thread
@@ -136,8 +139,9 @@ int or_close(or_session** session);
  * valid until or_free or or_close. 0 bytes give a valid address. */
 int or_allocate(or_session* session, size_t bytes, void** buffer);
 
-/* Gives a buffer back. OR_ERR_BUSY while an operation uses it. NULL is not an
- * error. Also works after or_disconnect. */
+/* Gives a buffer back. OR_ERR_BUSY while an operation uses it, or it holds the
+ * output of one whose step is open. NULL is not an error. Also works after
+ * or_disconnect. */
 int or_free(or_session* session, void* buffer);
 
 /* ---- groups ------------------------------------------------------------- */
@@ -306,7 +310,7 @@ typedef enum or_codec {
 } or_codec;
 
 /* One operation. All ranks submit the same ones in the same order; only the
- * buffers and the two limits are a rank's own affair. */
+ * buffers, the two limits and the loss scale are a rank's own affair. */
 typedef struct or_operation {
   size_t struct_size;
   int32_t collective; /* or_collective */
@@ -326,24 +330,35 @@ typedef struct or_operation {
    * smaller is this rank's part of the larger. NULL where there are 0 bytes. */
   const void* input;
   void* output;
-  /* A gradient bucket and training step. 0: none (a one-shot operation). */
+  /* The key of a gradient bucket. 0: none, the operation is a one-shot one, and
+   * what it loses is lost. What an all-reduce (SUM or AVG, at most 32 bits,
+   * without codec) with a bucket loses comes with later ones of that bucket,
+   * which always has the same count, dtype and reduction. */
   uint64_t bucket;
+  /* The training step, for or_step_close. 0: none, the operation is closed at
+   * its end. */
   uint64_t step;
   /* From the submit; 0: the group's. */
   int64_t soft_limit_ns;
   int64_t hard_limit_ns;
+  /* What the gradients were multiplied by, so that what is kept of them fits
+   * later ones with another scale. Positive; 0: they were not, as by 1. */
+  float loss_scale;
 } or_operation;
 
-/* Defaults: all-reduce, AVG, float32, bounded, no codec, the rest 0. */
+/* Defaults: all-reduce, AVG, float32, bounded, no codec, loss scale 1, the rest
+ * 0. */
 void or_operation_init(or_operation* operation, size_t struct_size);
 
 /* A submitted operation. Unique in its session, never used again. */
 typedef uint64_t or_op;
 
 /* Starts an operation. On OR_OK *op is set and the buffers are the daemon's
- * until or_wait or or_poll has reported the end of it. OR_ERR_BUSY: the buffer
- * is in flight (the text names both ranges), or as many operations as fit are;
- * try again after one has ended. Does not block. */
+ * until or_wait or or_poll has reported the end of it; the output for longer if
+ * that report says step_open. OR_ERR_BUSY: the buffer is in flight or holds the
+ * output of an open step (the text names both ranges), or as many operations as
+ * fit are; try again after one has ended, or a step is closed. Does not
+ * block. */
 int or_submit(or_session* session, or_group group,
               const or_operation* operation, or_op* op);
 
@@ -393,6 +408,9 @@ typedef struct or_report {
   int64_t decision_late_ns;
   /* OR_ERR_MISMATCH: the other rank. */
   uint32_t mismatch_rank;
+  /* 1: the step is open. Results that come late are still put in place, so the
+   * output is the daemon's until or_step_close or or_group_leave. */
+  uint32_t step_open;
 } or_report;
 
 /* Has it ended? OR_PENDING if not. Else as or_wait. */
@@ -410,6 +428,32 @@ int or_poll(or_session* session, or_op op, or_report* report);
  * OR_ERR_DAEMON_LOST: the session is over; close it and connect again. What is
  * in the buffers of operations in flight is then unspecified. */
 int or_wait(or_session* session, or_op op, int64_t limit_ns, or_report* report);
+
+/* ---- steps -------------------------------------------------------------- */
+
+/* What becomes of the results of a step: the same on all ranks. */
+typedef enum or_step_outcome {
+  OR_STEP_USED = 1,
+  /* They are thrown away (an overflow under a loss scale, say): what is owed is
+   * as if the step had never been. */
+  OR_STEP_SKIPPED = 2
+} or_step_outcome;
+
+/* Closes a step: of all operations with that number that this rank has
+ * submitted to the group and not closed yet. Until then late results are put in
+ * place; from then on they come with later operations. So a trainer waits for
+ * the step's operations, closes it, and reads its gradients only after OR_OK:
+ * then the outputs are its own again. On OR_OK *closed (NULL: not wanted) is
+ * the number of operations that it was closed for; of none is not an error.
+ *
+ * Submitting to a bucket closes what was open of it before, as used; its output
+ * stays the daemon's all the same. An operation in flight goes on, and is
+ * closed at its end.
+ *
+ * Waits at most `limit_ns` for the daemon; on OR_ERR_TIMEOUT it will still do
+ * it, and another call waits for that. */
+int or_step_close(or_session* session, or_group group, uint64_t step,
+                  int32_t outcome, int64_t limit_ns, uint64_t* closed);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -11,8 +11,11 @@
 //   optireduce::Group group;
 //   group.CreateInDirectory(session, rank, world, "/shared/run1", "gradients");
 //   or_operation operation = optireduce::AllReduce(gradients.data(), 1000000);
+//   operation.bucket = 1;
+//   operation.step = step;
 //   or_op op;
 //   if (group.Submit(operation, &op) == OR_OK) session.Wait(op, -1, nullptr);
+//   group.CloseStep(step, OR_STEP_USED, OR_SECONDS(1));
 
 #ifndef OPTIREDUCE_CLIENT_OPTIREDUCE_HPP_
 #define OPTIREDUCE_CLIENT_OPTIREDUCE_HPP_
@@ -191,6 +194,10 @@ class Group {
 
   int Submit(const or_operation& operation, or_op* op) {
     return or_submit(session_, group_, &operation, op);
+  }
+  int CloseStep(uint64_t step, or_step_outcome outcome, int64_t limit_ns,
+                uint64_t* closed = nullptr) {
+    return or_step_close(session_, group_, step, outcome, limit_ns, closed);
   }
   int NextEvent(or_event* event) {
     event->struct_size = sizeof(*event);

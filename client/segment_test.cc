@@ -161,7 +161,7 @@ TEST_F(SegmentTest, HeadersThatLeadOutsideAreRefused) {
     EXPECT_EQ(Map(), OR_ERR_VERSION);
   };
   refuses([](auto& h) { h.magic ^= 1; });
-  refuses([](auto& h) { h.version = 2; });
+  refuses([](auto& h) { ++h.version; });
   refuses([](auto& h) { h.segment_bytes += 1; });
   refuses([](auto& h) { h.submission_slots = 3; });
   refuses([](auto& h) { h.submission_slots = 0; });

@@ -81,6 +81,8 @@ or_status Session::Free(void* buffer) {
         buffer,
         DescribeRange(*used, segment_.data(), segment_.data_offset()).c_str());
   }
+  const or_status status = CheckOpenOutputs("the buffer", whole);
+  if (status != OR_OK) return status;
   allocator_.Free(offset);
   return OR_OK;
 }
@@ -114,14 +116,27 @@ void Session::TakeCompletions() {
   OptireduceShmCompletion completion;
   bool any = false;
   while (segment_.TakeCompletion(&completion)) {
-    const Op* const op = ops_.Complete(completion);
-    if (op == nullptr) continue;
-    any = true;
-    if (Group* group = FindGroup(op->group); group != nullptr) {
-      group->last_answer = MonotonicNow();
+    if (completion.kind == OPTIREDUCE_SHM_STEP_CLOSE) {
+      any |= steps_.Complete(completion);
+    } else {
+      any |= TakeEnd(completion);
     }
   }
   if (any) changed_.notify_all();
+}
+
+// Of an operation that somebody may wait for.
+bool Session::TakeEnd(const OptireduceShmCompletion& completion) {
+  const Op* const op = ops_.Complete(completion);
+  if (op == nullptr) return false;
+  if (completion.step_open != 0) {
+    steps_.HoldOutput(completion.cookie,
+                      {op->group, op->operation.step, op->output});
+  }
+  if (Group* group = FindGroup(op->group); group != nullptr) {
+    group->last_answer = MonotonicNow();
+  }
+  return true;
 }
 
 void Session::TakeFrames() {
@@ -176,6 +191,7 @@ void Session::End(or_status status, std::string reason) {
   over_ = status;
   over_reason_ = std::move(reason);
   ops_.EndAll(status);
+  steps_.EndAll(status);
   control_.Shutdown();
   changed_.notify_all();
 }

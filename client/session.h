@@ -27,6 +27,7 @@
 #include "client/describe.h"
 #include "client/op_table.h"
 #include "client/optireduce.h"
+#include "client/step_table.h"
 
 namespace optireduce::client {
 
@@ -62,6 +63,10 @@ class Session {
   or_status Poll(or_op op, or_report* report);
   or_status Wait(or_op op, const Deadline& deadline, or_report* report);
 
+  // `closed` may be null.
+  or_status CloseStep(or_group group, uint64_t step, or_step_outcome outcome,
+                      const Deadline& deadline, uint64_t* closed);
+
  private:
   using Lock = std::unique_lock<std::mutex>;
 
@@ -89,6 +94,7 @@ class Session {
   }
   void Sleep(Lock& lock, const Deadline& deadline);
   void TakeCompletions();
+  bool TakeEnd(const OptireduceShmCompletion& completion);
   void TakeFrames();
   void TakeReply(control::Reply reply);
   void TakeEvent(const control::GroupEvent& event);
@@ -117,6 +123,15 @@ class Session {
   // When the daemon must have answered `op`, if it is alive.
   Timestamp AnswerDue(const Op& op) const;
 
+  // ---- steps (session_steps.cc) ----
+  or_status PostClose(or_group group, uint64_t step, or_step_outcome outcome,
+                      uint64_t* number);
+  // Hands on how a close has ended, and forgets it.
+  or_status ClaimClose(uint64_t number, uint64_t* closed);
+  // OR_ERR_BUSY if the daemon still writes into `range`, which is called
+  // `what`.
+  or_status CheckOpenOutputs(const char* what, const Range& range) const;
+
   const pid_t owner_;
   const std::string path_;
   mutable std::mutex mutex_;
@@ -127,6 +142,7 @@ class Session {
   Segment segment_;
   Allocator allocator_;
   OpTable ops_;
+  StepTable steps_;
   std::map<or_group, Group> groups_;
   or_group next_group_ = 1;
 

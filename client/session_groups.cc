@@ -198,6 +198,7 @@ or_status Session::LeaveGroup(or_group group, const Deadline& deadline) {
   // Nothing of the group's is touched any more.
   TakeCompletions();
   ops_.EndGroup(group, OR_ERR_CANCELLED);
+  steps_.EndGroup(group, OR_ERR_CANCELLED);
   groups_.erase(group);
   changed_.notify_all();
   return status;

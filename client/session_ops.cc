@@ -1,6 +1,7 @@
 // The calls about operations.
 
 #include <algorithm>
+#include <cmath>
 
 #include "client/error.h"
 #include "client/session.h"
@@ -45,6 +46,11 @@ or_status CheckFields(const or_operation& operation) {
                   "soft_limit_ns and hard_limit_ns are 0 (the group's) to %lld",
                   static_cast<long long>(kLongestLimit));
     }
+  }
+  if (!std::isnormal(operation.loss_scale) || operation.loss_scale < 0) {
+    return Fail(OR_ERR_ARGUMENT,
+                "loss_scale %g is not positive, finite and normal",
+                static_cast<double>(operation.loss_scale));
   }
   return OR_OK;
 }
@@ -108,6 +114,7 @@ OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
   OptireduceShmSubmission submission{};
   submission.cookie = id;
   submission.group = daemon_id;
+  submission.kind = OPTIREDUCE_SHM_OP;
   submission.collective = static_cast<uint8_t>(operation.collective);
   submission.reduce_op = static_cast<uint8_t>(operation.reduce_op);
   submission.dtype = static_cast<uint8_t>(operation.dtype);
@@ -119,6 +126,7 @@ OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
   submission.hard_limit_us = MicrosRoundedUp(operation.hard_limit_ns);
   submission.bucket = operation.bucket;
   submission.step = operation.step;
+  submission.loss_scale = operation.loss_scale;
   submission.input_offset = op.input.offset;
   submission.output_offset = op.output.offset;
   return submission;
@@ -160,12 +168,15 @@ or_status Session::CheckBuffers(const Op& op) const {
                 "operation first",
                 text(range).c_str(), text(*used).c_str());
   }
-  return OR_OK;
+  const or_status status = CheckOpenOutputs("the input", op.input);
+  return status != OR_OK ? status : CheckOpenOutputs("the output", op.output);
 }
 
 or_status Session::Submit(or_group group, const or_operation& operation,
                           or_op* id) {
-  or_status status = CheckFields(operation);
+  or_operation known = operation;
+  if (known.loss_scale == 0) known.loss_scale = 1;
+  or_status status = CheckFields(known);
   if (status != OR_OK) return status;
   const Lock lock(mutex_);
   if (over_ != OR_OK) return FailAsOver();
@@ -178,7 +189,7 @@ or_status Session::Submit(or_group group, const or_operation& operation,
   Op op;
   op.group = group;
   op.speaker = found->speaker;
-  op.operation = operation;
+  op.operation = known;
   Normalize(&op.operation);
   if (op.operation.hard_limit_ns == 0) {
     op.operation.hard_limit_ns = found->hard_limit.nanos();
@@ -262,7 +273,10 @@ or_status Session::Claim(or_op id, or_report* report) {
                 static_cast<unsigned long long>(id));
   }
   const or_status status = op->status;
-  if (report != nullptr) *report = MakeReport(*op);
+  if (report != nullptr) {
+    *report = MakeReport(*op);
+    report->step_open = steps_.IsOpen(id) ? 1 : 0;
+  }
   if (status < 0) {
     if (op->answered) {
       Fail(status, "%s",

@@ -15,6 +15,9 @@ namespace optireduce::client {
 // that grows gets a specialisation with its first size.
 template <class T>
 inline constexpr size_t kFirstSize = sizeof(T);
+template <>
+inline constexpr size_t kFirstSize<or_operation> = offsetof(or_operation,
+                                                            loss_scale);
 
 // No version will ever need more; a larger struct_size was never initialised.
 inline constexpr size_t kLargestSize = 65536;

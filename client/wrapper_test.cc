@@ -55,6 +55,31 @@ TEST(WrapperTest, FromConnectToReport) {
   EXPECT_EQ(group.Leave(OR_SECONDS(5)), OR_OK);
 }
 
+TEST(WrapperTest, AStepIsClosed) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("s");
+  const FakeDaemonThread daemon(path);
+  const or_connect_options options = OptionsFor(path);
+  Session session;
+  ASSERT_EQ(session.Connect(&options), OR_OK) << last_error();
+  Buffer<float> buffer = session.Allocate<float>(100);
+  Group group;
+  ASSERT_EQ(group.CreateInDirectory(session, Group::Settings(0, 1, "w"),
+                                    directory.path().c_str()),
+            OR_OK)
+      << last_error();
+  or_operation operation = AllReduce(buffer.data(), buffer.size());
+  operation.bucket = 1;
+  operation.step = 2;
+  or_op op = 0;
+  ASSERT_EQ(group.Submit(operation, &op), OR_OK) << last_error();
+  EXPECT_EQ(session.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
+  uint64_t closed = 0;
+  EXPECT_EQ(group.CloseStep(2, OR_STEP_USED, OR_SECONDS(5), &closed), OR_OK);
+  EXPECT_EQ(closed, 1u);
+  EXPECT_EQ(group.CloseStep(2, OR_STEP_SKIPPED, OR_SECONDS(5)), OR_OK);
+}
+
 TEST(WrapperTest, BuffersGiveTheirMemoryBack) {
   const TemporaryDirectory directory;
   const std::string path = directory.File("s");

@@ -55,12 +55,12 @@ TEST_F(DispatcherTest, ASessionFromHelloToItsEnd) {
 TEST_F(DispatcherTest, VersionsThatDoNotMeetAreBothNamed) {
   TestClient client = Connect();
   Request request;
-  request.mutable_hello()->set_min_version(2);
-  request.mutable_hello()->set_max_version(3);
+  request.mutable_hello()->set_min_version(3);
+  request.mutable_hello()->set_max_version(4);
   Reply reply = Ask(client, request);
   EXPECT_EQ(reply.error().code(), ERROR_VERSION);
   EXPECT_THAT(reply.error().message(),
-              AllOf(HasSubstr("2 to 3"), HasSubstr("the daemon 1"),
+              AllOf(HasSubstr("3 to 4"), HasSubstr("the daemon 2"),
                     HasSubstr("upgrade the daemon")));
   request.mutable_hello()->set_min_version(0);
   request.mutable_hello()->set_max_version(0);
@@ -93,8 +93,8 @@ TEST_F(DispatcherTest, NamesThatWouldSpoilATerminalAreRefused) {
   for (const std::string& name : {std::string("a\nb"), std::string("\x1b[2J"),
                                   std::string(65, 'x'), std::string(1, '\0')}) {
     Request request;
-    request.mutable_hello()->set_min_version(1);
-    request.mutable_hello()->set_max_version(1);
+    request.mutable_hello()->set_min_version(kProtocolVersion);
+    request.mutable_hello()->set_max_version(kProtocolVersion);
     request.mutable_hello()->set_client(name);
     EXPECT_EQ(Ask(client, request).error().code(), ERROR_INVALID_SETTING);
   }
@@ -167,8 +167,8 @@ TEST_F(DispatcherTest, ClientsMayDieAtAnyMoment) {
   for (int i = 0; i < 100; ++i) {
     TestClient client = Connect();
     Request request;
-    request.mutable_hello()->set_min_version(1);
-    request.mutable_hello()->set_max_version(1);
+    request.mutable_hello()->set_min_version(kProtocolVersion);
+    request.mutable_hello()->set_max_version(kProtocolVersion);
     request.mutable_hello()->set_data_bytes(1 << 20);
     Request mapped;
     mapped.mutable_mapped();

@@ -86,8 +86,8 @@ Reply DispatcherTest::Answer(TestClient& client, uint64_t id) {
 
 Reply DispatcherTest::SayHello(TestClient& client, uint64_t data_bytes) {
   Request request;
-  request.mutable_hello()->set_min_version(1);
-  request.mutable_hello()->set_max_version(1);
+  request.mutable_hello()->set_min_version(kProtocolVersion);
+  request.mutable_hello()->set_max_version(kProtocolVersion);
   request.mutable_hello()->set_client("test");
   request.mutable_hello()->set_data_bytes(data_bytes);
   Reply reply = Ask(client, request);

@@ -10,8 +10,10 @@
  * of the segment. There are no locks, so neither side can hold the other up.
  * The data area belongs to the client, which divides it as it likes; a buffer
  * belongs to the daemon from the submit that names it until the completion
- * entry of that submit, and to the client at all other times. Buffers of two
- * ops in flight may not overlap.
+ * entry of that submit, and to the client at all other times. An output of
+ * which the entry says `step_open` stays the daemon's, who still puts results
+ * in place there, until the entry that answers the close of its step, or until
+ * the group is left. Buffers that are the daemon's may not overlap.
  *
  * Trust: the daemon takes nothing from the segment but what it copied once and
  * then checked. It keeps geometry, indices and tables of its own, so whatever a
@@ -62,15 +64,17 @@ extern "C" {
 #endif
 
 #define OPTIREDUCE_SHM_MAGIC UINT64_C(0x314D48534954504F) /* "OPTISHM1" */
-#define OPTIREDUCE_SHM_VERSION UINT32_C(1)
+#define OPTIREDUCE_SHM_VERSION UINT32_C(2)
 
 #define OPTIREDUCE_SHM_HEADER_BYTES 4096
-#define OPTIREDUCE_SHM_SUBMISSION_BYTES 64
+#define OPTIREDUCE_SHM_SUBMISSION_BYTES 128
 #define OPTIREDUCE_SHM_COMPLETION_BYTES 320
 /* Slots per ring, and submissions outstanding at most; the header repeats
  * them. */
 #define OPTIREDUCE_SHM_SUBMISSION_SLOTS 1024
 #define OPTIREDUCE_SHM_COMPLETION_SLOTS 1024
+/* Ops in flight with a bucket and a step, and those whose step is open. */
+#define OPTIREDUCE_SHM_MAX_STEP_OPS 1024
 /* The data area starts on a multiple of this. */
 #define OPTIREDUCE_SHM_DATA_ALIGNMENT 4096
 #define OPTIREDUCE_SHM_MAX_WORLD 1024
@@ -93,6 +97,18 @@ enum {
   OPTIREDUCE_SHM_REASON_BAD_COMPLETION_HEAD = 4, /* beyond tail, or back */
   OPTIREDUCE_SHM_REASON_TOO_MANY_OUTSTANDING = 5,
   OPTIREDUCE_SHM_REASON_CONTROL = 6, /* the control connection ended */
+};
+
+/* OptireduceShmSubmission.kind. */
+enum {
+  OPTIREDUCE_SHM_OP = 1,
+  OPTIREDUCE_SHM_STEP_CLOSE = 2,
+};
+
+/* OptireduceShmSubmission.outcome: what became of the step's results. */
+enum {
+  OPTIREDUCE_SHM_STEP_USED = 1,
+  OPTIREDUCE_SHM_STEP_SKIPPED = 2,
 };
 
 /* OptireduceShmCompletion.status. Up to CANCELLED the values of
@@ -127,7 +143,8 @@ enum {
   OPTIREDUCE_SHM_REFUSAL_DTYPE = 3,
   OPTIREDUCE_SHM_REFUSAL_MODE = 4,
   OPTIREDUCE_SHM_REFUSAL_CODEC = 5,
-  OPTIREDUCE_SHM_REFUSAL_RESERVED = 6, /* a reserved field is not zero */
+  /* A reserved field, or one that this kind does not use, is not zero. */
+  OPTIREDUCE_SHM_REFUSAL_RESERVED = 6,
   /* The group. */
   OPTIREDUCE_SHM_REFUSAL_GROUP = 7,     /* not one of this session's */
   OPTIREDUCE_SHM_REFUSAL_NOT_READY = 8, /* not formed yet */
@@ -148,6 +165,12 @@ enum {
   OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT = 19, /* conflict: a buffer in flight */
   /* The daemon stops: what is in flight still ends, nothing new begins. */
   OPTIREDUCE_SHM_REFUSAL_SHUTDOWN = 20,
+  OPTIREDUCE_SHM_REFUSAL_KIND = 21,
+  OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE = 22, /* not positive, finite and normal */
+  OPTIREDUCE_SHM_REFUSAL_STEP = 23,       /* a close of step 0 */
+  OPTIREDUCE_SHM_REFUSAL_OUTCOME = 24,
+  /* OPTIREDUCE_SHM_MAX_STEP_OPS: close a step first. */
+  OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN = 25,
 };
 
 /* What the segment is. Written by the daemon before it passes the segment;
@@ -192,29 +215,39 @@ typedef struct OptireduceShmHeader {
   uint8_t reserved8[3072];
 } OptireduceShmHeader;
 
-/* An op to do. All ranks of the group submit the same one, in the same order;
- * limits and buffers are each rank's own. */
+/* An op to do: all ranks of the group submit the same one, in the same order;
+ * limits, loss scale and buffers are each rank's own. Or a step to close, which
+ * is each rank's own affair: it holds for all ops of that group and step that
+ * were submitted before it. */
 typedef struct OptireduceShmSubmission {
-  uint64_t cookie;    /* the client's; comes back in the completion */
-  uint32_t group;     /* as the control socket named it */
+  uint64_t cookie; /* the client's; comes back in the completion */
+  uint32_t group;  /* as the control socket named it */
+  uint8_t kind;    /* OPTIREDUCE_SHM_OP or OPTIREDUCE_SHM_STEP_CLOSE */
+  uint8_t outcome; /* of a step that is closed; else 0 */
+  uint16_t root;   /* broadcast; else 0 */
+  uint64_t step;   /* 0: none */
+
+  /* The op. All of it is zero in a step close. */
   uint8_t collective; /* core::Collective */
   uint8_t reduce_op;  /* gradcodec::ReduceOp; SUM where nothing is reduced */
   uint8_t dtype;      /* gradcodec::Dtype; UINT8 for a barrier */
   uint8_t mode;       /* core::Mode */
   uint8_t codec;      /* core::Codec */
-  uint8_t reserved;
-  uint16_t root;  /* broadcast; else 0 */
+  uint8_t reserved0[3];
   uint32_t count; /* elements: see core::OpDescriptor.count */
+  /* What the values were multiplied by; 1 if by nothing. Positive, finite and
+   * normal. */
+  float loss_scale;
   /* From the submit, in microseconds; 0: the group's. */
   uint32_t soft_limit_us;
   uint32_t hard_limit_us;
   uint64_t bucket; /* 0: one-shot */
-  uint64_t step;   /* 0: none */
   /* Offsets in the segment, inside the data area; any alignment. Without
    * overlap, or in place: equal, or the smaller buffer is the own rank's part
    * of the larger one. Ignored for a buffer of 0 bytes. */
   uint64_t input_offset;
   uint64_t output_offset;
+  uint64_t reserved1[7];
 } OptireduceShmSubmission;
 
 /* A range of the segment. */
@@ -223,15 +256,16 @@ typedef struct OptireduceShmRange {
   uint64_t bytes;
 } OptireduceShmRange;
 
-/* How a submission ended: its full account (core::OpReport). */
+/* How a submission ended. Of an op: its full account (core::OpReport). Of a
+ * step close: status COMPLETE and `closed_ops`, or a refusal. */
 typedef struct OptireduceShmCompletion {
   uint64_t cookie;
   uint32_t group;
-  uint32_t op_seq; /* 0 if refused */
+  uint32_t op_seq; /* 0 if refused, or no op */
   uint8_t status;
   uint8_t cause;
   uint8_t refusal;
-  uint8_t reserved0;
+  uint8_t kind; /* of the submission; as it came, if refused */
   uint16_t world;
   uint16_t min_contributors; /* least over the elements not absent */
 
@@ -257,7 +291,9 @@ typedef struct OptireduceShmCompletion {
   uint8_t mismatch_dtype;
   uint8_t mismatch_mode;
   uint8_t mismatch_codec;
-  uint8_t reserved1[7];
+  uint8_t step_open; /* 1: the output is the daemon's until the step's close */
+  uint8_t reserved0[2];
+  uint32_t closed_ops; /* step close: ops whose step was open until then */
   uint64_t mismatch_count;
   uint64_t mismatch_bucket;
   uint64_t mismatch_step;
@@ -269,7 +305,7 @@ typedef struct OptireduceShmCompletion {
   /* Bit r % 64 of word r / 64: rank r was late or silent, or is an owner whose
    * result lacks. */
   uint64_t missing[OPTIREDUCE_SHM_MAX_WORLD / 64];
-  uint64_t reserved2[3];
+  uint64_t reserved1[3];
 } OptireduceShmCompletion;
 
 #define OPTIREDUCE_SHM_AT(type, field, offset)     \
@@ -305,20 +341,24 @@ static_assert(sizeof(OptireduceShmSubmission) ==
               "submission size");
 OPTIREDUCE_SHM_AT(OptireduceShmSubmission, cookie, 0);
 OPTIREDUCE_SHM_AT(OptireduceShmSubmission, group, 8);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, collective, 12);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reduce_op, 13);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, dtype, 14);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, mode, 15);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, codec, 16);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reserved, 17);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, root, 18);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, count, 20);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, soft_limit_us, 24);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, hard_limit_us, 28);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, bucket, 32);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, step, 40);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, input_offset, 48);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, output_offset, 56);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, kind, 12);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, outcome, 13);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, root, 14);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, step, 16);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, collective, 24);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reduce_op, 25);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, dtype, 26);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, mode, 27);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, codec, 28);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reserved0, 29);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, count, 32);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, loss_scale, 36);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, soft_limit_us, 40);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, hard_limit_us, 44);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, bucket, 48);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, input_offset, 56);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, output_offset, 64);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reserved1, 72);
 
 static_assert(sizeof(OptireduceShmCompletion) ==
                   OPTIREDUCE_SHM_COMPLETION_BYTES,
@@ -329,6 +369,7 @@ OPTIREDUCE_SHM_AT(OptireduceShmCompletion, op_seq, 12);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, status, 16);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, cause, 17);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, refusal, 18);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, kind, 19);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, world, 20);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, min_contributors, 22);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, elements, 24);
@@ -347,12 +388,16 @@ OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_reduce_op, 101);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_dtype, 102);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_mode, 103);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_codec, 104);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, step_open, 105);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, reserved0, 106);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, closed_ops, 108);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_count, 112);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_bucket, 120);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_step, 128);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, wanted, 136);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, conflict, 152);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, missing, 168);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, reserved1, 296);
 
 #undef OPTIREDUCE_SHM_AT
 

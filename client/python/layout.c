@@ -55,6 +55,7 @@ int main(void) {
   FIELD(or_operation, step);
   FIELD(or_operation, soft_limit_ns);
   FIELD(or_operation, hard_limit_ns);
+  FIELD(or_operation, loss_scale);
   SIZE(or_report);
   FIELD(or_report, status);
   FIELD(or_report, cause);
@@ -75,5 +76,6 @@ int main(void) {
   FIELD(or_report, wall_late_ns);
   FIELD(or_report, decision_late_ns);
   FIELD(or_report, mismatch_rank);
+  FIELD(or_report, step_open);
   return 0;
 }

@@ -31,6 +31,10 @@ PEER_LOST = 1004
 PARTIAL = 1101
 HARD_LIMIT = 1102
 UNSUPPORTED = 1211
+SCALE = 1006
+# Of a step.
+HOLD_STEP = 2001
+LATER_STEP = 2002
 
 
 class Fake:
@@ -183,6 +187,42 @@ class OperationTest(FakeTest):
             operation.wait(30)
         timer.join()
 
+    def test_steps(self):
+        array = self.group.allocate(16)
+        self.assertEqual(self.group.close_step(3), 0)
+        self.assertFalse(self.group.all_reduce(array, bucket=1).wait().step_open)
+        self.assertTrue(self.group.all_reduce(array, bucket=1, step=3).wait().step_open)
+        with self.assertRaisesRegex(optireduce.BusyError, "step 3, which is open"):
+            self.group.all_reduce(array, bucket=1, step=4)
+        self.assertEqual(self.group.close_step(4), 0)
+        self.assertEqual(self.group.close_step(3), 1)
+        self.group.all_reduce(array, bucket=1, step=4).wait()
+        self.assertEqual(self.group.close_step(4, used=False), 1)
+        with self.assertRaisesRegex(optireduce.InvalidArgumentError, "step 0"):
+            self.group.close_step(0)
+
+    def test_a_step_that_is_not_closed_in_time(self):
+        array = self.group.allocate(16)
+        self.group.all_reduce(array, bucket=1, step=LATER_STEP).wait()
+        start = time.monotonic()
+        with self.assertRaisesRegex(optireduce.WaitTimeoutError, f"step {HOLD_STEP}.*call again"):
+            self.group.close_step(HOLD_STEP, timeout_s=0.1)
+        self.assertGreaterEqual(time.monotonic() - start, 0.099)
+        with self.assertRaises(optireduce.WaitTimeoutError):
+            self.group.close_step(LATER_STEP, timeout_s=0.01)
+        with self.assertRaises(optireduce.BusyError):
+            self.group.all_reduce(array)
+        self.group.close_step(LATER_STEP)
+        self.group.all_reduce(array).wait()
+
+    def test_loss_scale(self):
+        array = self.group.allocate(4)
+        self.group.all_reduce(array, bucket=SCALE, loss_scale=1024).wait()
+        self.assertEqual(array[0], 1024)
+        for wrong in (0, -1, float("nan"), float("inf"), 1e300):
+            with self.assertRaisesRegex(optireduce.InvalidArgumentError, "loss_scale"):
+                self.group.all_reduce(array, bucket=SCALE, loss_scale=wrong)
+
     def test_events(self):
         self.assertEqual(self.group.events(), [])
         array = self.group.allocate(1)
@@ -214,6 +254,21 @@ class LifeTest(FakeTest):
         gc.collect()
         first = self.group.allocate(100_000)  # not the same memory
         self.group.all_reduce(first).wait()
+
+    def test_arrays_of_open_steps_are_kept(self):
+        for step in range(1, 100):  # more than the segment holds at once
+            array = self.group.allocate(100_000)
+            self.group.all_reduce(array, bucket=1, step=step).wait()
+            address = array.ctypes.data
+            del array
+            gc.collect()
+            other = self.group.allocate(100_000)
+            self.assertNotEqual(other.ctypes.data, address)
+            del other
+            self.group.close_step(step)
+        self.group.all_reduce(self.group.allocate(100_000), bucket=1, step=100).wait()
+        self.group.leave()
+        self.session.allocate(200_000)
 
     def test_arrays_outlive_the_session(self):
         array = self.group.allocate(1000)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "proto/shm_abi.h"
@@ -87,6 +87,7 @@ class FakeDaemon::Session {
   void Send(const control::ServerFrame& frame, const std::vector<int>& fds);
   void SendEvent(uint32_t group, control::GroupEventKind kind);
   void Answer(const OptireduceShmSubmission& submission);
+  void AnswerClose(const OptireduceShmSubmission& submission);
   void Complete(const OptireduceShmCompletion& completion);
 
   OptireduceShmHeader* header() {
@@ -110,6 +111,8 @@ class FakeDaemon::Session {
   uint32_t waiting_world_ = 0;
   control::ServerFrame waiting_;
   uint32_t next_op_ = 0;
+  // Open operations, by group and step.
+  std::map<std::pair<uint32_t, uint64_t>, uint32_t> open_;
   bool over_ = false;
 };
 
@@ -303,10 +306,38 @@ int FakeDaemon::Session::NextAnswer() const {
          1;
 }
 
-void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
+void FakeDaemon::Session::AnswerClose(
+    const OptireduceShmSubmission& submission) {
+  const uint64_t step = submission.step;
+  if (step == kFakeHoldStep) return;
+  // The second time it comes from `later_`.
+  if (step == kFakeLaterStep && submission.count == 0) {
+    later_.push_back(submission);
+    later_.back().count = 1;
+    later_at_ = Now() + kLaterNs;
+    return;
+  }
   OptireduceShmCompletion completion{};
   completion.cookie = submission.cookie;
   completion.group = submission.group;
+  completion.kind = submission.kind;
+  if (step >= kFakeStepRefusal && step < kFakeStepRefusal + 100) {
+    completion.status = OPTIREDUCE_SHM_REFUSED;
+    completion.refusal = static_cast<uint8_t>(step - kFakeStepRefusal);
+  } else {
+    completion.closed_ops = std::exchange(open_[{submission.group, step}], 0);
+  }
+  Complete(completion);
+}
+
+void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
+  if (submission.kind == OPTIREDUCE_SHM_STEP_CLOSE) {
+    return AnswerClose(submission);
+  }
+  OptireduceShmCompletion completion{};
+  completion.cookie = submission.cookie;
+  completion.group = submission.group;
+  completion.kind = submission.kind;
   completion.world = 2;
   completion.elements = submission.count;
   completion.contributions = 2ull * submission.count;
@@ -366,6 +397,14 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   if (completion.status <= OPTIREDUCE_SHM_PARTIAL && submission.count > 0) {
     memmove(base_ + submission.output_offset, base_ + submission.input_offset,
             submission.count * ElementBytes(submission.dtype));
+    if (bucket == kFakeScale) {
+      memcpy(base_ + submission.output_offset, &submission.loss_scale,
+             sizeof(submission.loss_scale));
+    }
+    if (bucket != 0 && submission.step != 0) {
+      completion.step_open = 1;
+      ++open_[{submission.group, submission.step}];
+    }
   }
   completion.op_seq = next_op_++;
   Complete(completion);

@@ -1,9 +1,11 @@
 // A daemon for tests of the client library: a real socket and real segments,
 // but no network. Every rank is answered as if its peers had sent nothing but
-// agreement: an operation copies its input to its output and is complete.
+// agreement: an operation copies its input to its output and is complete; with
+// a bucket and a step it is open until the step is closed.
 //
-// The bucket of an operation tells the fake to do something else with it, so
-// that tests in any language can ask for every answer that a daemon may give.
+// The bucket of an operation, or the step that is closed, tells the fake to do
+// something else with it, so that tests in any language can ask for every
+// answer that a daemon may give.
 
 #ifndef OPTIREDUCE_CLIENT_TESTING_FAKE_DAEMON_H_
 #define OPTIREDUCE_CLIENT_TESTING_FAKE_DAEMON_H_
@@ -30,15 +32,23 @@ inline constexpr uint64_t kFakeGoodbye = 1002;  // ends the session, with words
 inline constexpr uint64_t kFakeSuspect = 1003;
 inline constexpr uint64_t kFakePeerLost = 1004;
 inline constexpr uint64_t kFakeLater = 1005;  // complete, after 200 ms
+// Complete, the output begins with the loss scale.
+inline constexpr uint64_t kFakeScale = 1006;
 // + OPTIREDUCE_SHM_*: ends so; ranks 1 and 65 are missing.
 inline constexpr uint64_t kFakeStatus = 1100;
 // + OPTIREDUCE_SHM_REFUSAL_*: is refused so.
 inline constexpr uint64_t kFakeRefusal = 1200;
 
+// Values of a step that is closed.
+inline constexpr uint64_t kFakeHoldStep = 2001;   // never answered
+inline constexpr uint64_t kFakeLaterStep = 2002;  // closed, after 200 ms
+// + OPTIREDUCE_SHM_REFUSAL_*: is refused so.
+inline constexpr uint64_t kFakeStepRefusal = 2200;
+
 class FakeDaemon {
  public:
   struct Options {
-    uint32_t protocol_version = 1;
+    uint32_t protocol_version = 2;
     // Answers Hello with this error, if set.
     control::ErrorCode hello_error = control::ERROR_UNKNOWN;
     // Answers FormGroup with this error, if set; or never.

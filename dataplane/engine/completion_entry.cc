@@ -36,8 +36,9 @@ uint8_t ReasonOf(SubmitResult result) {
     case SubmitResult::kNotReady:
       return OPTIREDUCE_SHM_REFUSAL_NOT_READY;
     case SubmitResult::kUnsupported:
-    case SubmitResult::kBadScale:
       return OPTIREDUCE_SHM_REFUSAL_UNSUPPORTED;
+    case SubmitResult::kBadScale:
+      return OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE;
     case SubmitResult::kBadRoot:
       return OPTIREDUCE_SHM_REFUSAL_ROOT;
     case SubmitResult::kBadCount:
@@ -86,6 +87,15 @@ OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal) {
   entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
   entry.wanted = ToAbi(refusal.wanted);
   entry.conflict = ToAbi(refusal.conflict);
+  return entry;
+}
+
+OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops) {
+  OptireduceShmCompletion entry{};
+  entry.status = OPTIREDUCE_SHM_COMPLETE;
+  entry.quorum_ns = OPTIREDUCE_SHM_NEVER;
+  entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
+  entry.closed_ops = static_cast<uint32_t>(closed_ops);
   return entry;
 }
 

@@ -3,6 +3,7 @@
 #ifndef OPTIREDUCE_DATAPLANE_ENGINE_COMPLETION_ENTRY_H_
 #define OPTIREDUCE_DATAPLANE_ENGINE_COMPLETION_ENTRY_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "dataplane/engine/session_port.h"
@@ -15,8 +16,9 @@ namespace optireduce::engine {
 Refusal MakeRefusal(core::SubmitResult result, const shm::BufferRange& input,
                     const shm::BufferRange& output);
 
-// All but `cookie` and `group`, which are the client's. Pure functions.
+// All but `cookie`, `group` and `kind`, which are the client's. Pure functions.
 OptireduceShmCompletion MakeReportEntry(const Completion& completion);
+OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops);
 OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal);
 
 }  // namespace optireduce::engine

@@ -269,6 +269,10 @@ void Engine::DeliverEvents() {
       case core::EventKind::kGroupReleased:
         Remove(event.group);
         break;
+      case core::EventKind::kBuffersFree:
+        // The client gets them back with the close of the step, whether or not
+        // anything was late.
+        break;
       default:
         Tell(GroupChanged{ledger_.OwnerOf(event.group), event});
         break;
@@ -361,6 +365,7 @@ void Engine::Handle(AddGroup& command, Timestamp now) {
 void Engine::Handle(const LeaveGroup& command, Timestamp now) {
   if (!ledger_.HasGroup(command.group)) return;
   core_.Leave(command.group, command.reason, now);
+  ledger_.LeaveGroup(command.group);
 }
 
 void Engine::Handle(const RemoveGroup& command, Timestamp /*now*/) {

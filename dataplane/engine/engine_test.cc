@@ -11,39 +11,6 @@
 namespace optireduce::engine {
 namespace {
 
-core::GroupConfig Settings() {
-  core::GroupConfig config;
-  config.payload_bytes = 496;
-  config.stage1_bound = Duration::Millis(6);
-  config.result_bound = Duration::Millis(10);
-  config.adaptive_bounds = false;
-  config.early_wait = Duration::Millis(1);
-  config.hard_limit = Duration::Millis(500);
-  config.memory_budget = 1 << 20;
-  return config;
-}
-
-core::OpDescriptor Sum(uint64_t count, core::Mode mode) {
-  core::OpDescriptor op;
-  op.count = count;
-  op.mode = mode;
-  return op;
-}
-
-// Each rank's floats: rank + 1, everywhere.
-struct Buffers {
-  Buffers(size_t world, size_t count) : values(world) {
-    for (size_t r = 0; r < world; ++r) {
-      values[r].assign(count, static_cast<float>(r + 1));
-    }
-  }
-  core::BufferView View(size_t rank) {
-    auto* bytes = reinterpret_cast<uint8_t*>(values[rank].data());
-    return {bytes, bytes};
-  }
-  std::vector<std::vector<float>> values;
-};
-
 void SubmitAll(Lab& lab, const core::OpDescriptor& op, Buffers& buffers,
                uint64_t cookie) {
   for (size_t r = 0; r < lab.world(); ++r) {
@@ -174,9 +141,9 @@ TEST(EngineTest, OneGroupsFullWindowHoldsUpNoOther) {
   lab.Submit(0, Sum(100, core::Mode::kExact), stuck.View(0), 2);  // waits
   Buffers buffers(2, 100);
   for (size_t r = 0; r < 2; ++r) {
-    lab.rank(r).client->Submit({lab.rank(r).client->groups().at(78),
-                                Sum(100, core::Mode::kExact), buffers.View(r),
-                                3});
+    lab.rank(r).client->Submit(
+        {lab.rank(r).client->groups().at(78),
+         OpRequest{Sum(100, core::Mode::kExact), buffers.View(r)}, 3});
   }
   lab.Run(Duration::Millis(50));
   EXPECT_EQ(lab.CompletionOf(0, 1), nullptr);

@@ -139,7 +139,12 @@ void Lab::Run(Duration span) {
 
 void Lab::Submit(size_t rank, const core::OpDescriptor& op,
                  core::BufferView buffers, uint64_t cookie) {
-  ranks_[rank].client->Submit({ranks_[rank].group, op, buffers, cookie});
+  ranks_[rank].client->Submit(
+      {ranks_[rank].group, OpRequest{op, buffers}, cookie});
+}
+
+void Lab::CloseStep(size_t rank, const StepClose& close, uint64_t cookie) {
+  ranks_[rank].client->Submit({ranks_[rank].group, close, cookie});
 }
 
 const Completion* Lab::CompletionOf(size_t rank, uint64_t cookie) const {
@@ -147,6 +152,36 @@ const Completion* Lab::CompletionOf(size_t rank, uint64_t cookie) const {
     if (completion.cookie == cookie) return &completion;
   }
   return nullptr;
+}
+
+core::GroupConfig Settings() {
+  core::GroupConfig config;
+  config.payload_bytes = 496;
+  config.stage1_bound = Duration::Millis(6);
+  config.result_bound = Duration::Millis(10);
+  config.adaptive_bounds = false;
+  config.early_wait = Duration::Millis(1);
+  config.hard_limit = Duration::Millis(500);
+  config.memory_budget = 1 << 20;
+  return config;
+}
+
+core::OpDescriptor Sum(uint64_t count, core::Mode mode) {
+  core::OpDescriptor op;
+  op.count = count;
+  op.mode = mode;
+  return op;
+}
+
+Buffers::Buffers(size_t world, size_t count) : values(world) {
+  for (size_t r = 0; r < world; ++r) {
+    values[r].assign(count, static_cast<float>(r + 1));
+  }
+}
+
+core::BufferView Buffers::View(size_t rank) {
+  auto* bytes = reinterpret_cast<uint8_t*>(values[rank].data());
+  return {bytes, bytes};
 }
 
 uint64_t SnapshotCounter(Lab& lab, FakeHost& host, const std::string& name) {

@@ -42,10 +42,13 @@ class FakeSession final : public SessionPort {
   const std::vector<Completion>& completions() const { return completions_; }
   // Handle -> group, as the engine has told.
   const std::map<uint32_t, core::GroupId>& groups() const { return groups_; }
+  // Groups that the engine has left.
+  const std::vector<core::GroupId>& left() const { return left_; }
   size_t pulls_when_broken() const { return pulls_when_broken_; }
 
   // ---- the engine ----
   void AddGroup(core::GroupId group, uint16_t world, uint32_t handle) override;
+  void LeaveGroup(core::GroupId group) override { left_.push_back(group); }
   void RemoveGroup(core::GroupId group) override;
   PullResult Pull(Submission* submission) override;
   size_t max_in_flight() const override { return max_in_flight_; }
@@ -62,6 +65,7 @@ class FakeSession final : public SessionPort {
   size_t pulls_when_broken_ = 0;
   std::deque<Submission> queue_;
   std::vector<Completion> completions_;
+  std::vector<core::GroupId> left_;
   std::map<uint32_t, core::GroupId> groups_;
 };
 
@@ -108,6 +112,7 @@ class Lab {
   void Run(Duration span);
   void Submit(size_t rank, const core::OpDescriptor& op,
               core::BufferView buffers, uint64_t cookie);
+  void CloseStep(size_t rank, const StepClose& close, uint64_t cookie);
   // The completion with the cookie, or null.
   const Completion* CompletionOf(size_t rank, uint64_t cookie) const;
 
@@ -120,6 +125,19 @@ class Lab {
   std::vector<std::unique_ptr<FakeHost>> hosts_;
   std::vector<FakeRank> ranks_;
   Timestamp next_;
+};
+
+// Of the group: short limits, small packets.
+core::GroupConfig Settings();
+// An all-reduce of floats.
+core::OpDescriptor Sum(uint64_t count, core::Mode mode);
+
+// Each rank's floats: rank + 1, everywhere.
+struct Buffers {
+  Buffers(size_t world, size_t count);
+  core::BufferView View(size_t rank);  // in place
+
+  std::vector<std::vector<float>> values;
 };
 
 // The first notice of a kind, or null; and how many there are.

@@ -65,13 +65,11 @@ TEST_F(EngineThreadTest, OpsGoThroughWhileControlAsks) {
     for (size_t r = 0; r < 2; ++r) {
       values[r].assign(kCount, static_cast<float>(r + 1));
       auto* bytes = reinterpret_cast<uint8_t*>(values[r].data());
-      Submission submission;
-      submission.group = clients_[r].group();
-      submission.op.count = kCount;
-      submission.op.mode = core::Mode::kExact;
-      submission.buffers = {bytes, bytes};
-      submission.cookie = op;
-      clients_[r].Submit(submission);
+      clients_[r].Submit(
+          {clients_[r].group(),
+           OpRequest{{.mode = core::Mode::kExact, .count = kCount},
+                     {bytes, bytes}},
+           op});
     }
     if (op % 10 == 0) {
       ASSERT_TRUE(engine_.Post(TakeSnapshot{op}));
@@ -92,11 +90,11 @@ TEST_F(EngineThreadTest, DetachedSessionIsLetGo) {
   Form();
   std::vector<float> values(1000, 1.0F);
   auto* bytes = reinterpret_cast<uint8_t*>(values.data());
-  Submission submission;
-  submission.group = clients_[0].group();
-  submission.op.count = values.size();
-  submission.op.mode = core::Mode::kExact;
-  submission.buffers = {bytes, bytes};
+  const Submission submission = {
+      clients_[0].group(),
+      OpRequest{{.mode = core::Mode::kExact, .count = values.size()},
+                {bytes, bytes}},
+      0};
   clients_[0].Submit(submission);  // the other rank never does
   ASSERT_TRUE(engine_.Post(
       DetachSession{SessionId(0), wire::LeaveReason::kClientDied}));

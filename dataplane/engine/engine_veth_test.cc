@@ -88,13 +88,9 @@ class EngineVethTest : public testing::Test {
     for (size_t r = 0; r < 2; ++r) {
       values_[r].assign(count, static_cast<float>(r + 1));
       auto* bytes = reinterpret_cast<uint8_t*>(values_[r].data());
-      Submission submission;
-      submission.group = clients_[r].group();
-      submission.op.count = count;
-      submission.op.mode = mode;
-      submission.buffers = {bytes, bytes};
-      submission.cookie = cookie;
-      clients_[r].Submit(submission);
+      clients_[r].Submit(
+          {clients_[r].group(),
+           OpRequest{{.mode = mode, .count = count}, {bytes, bytes}}, cookie});
     }
     bool ended = true;
     for (ThreadSession& client : clients_) {

@@ -1,6 +1,7 @@
 #include "dataplane/engine/op_ledger.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace optireduce::engine {
 namespace {
@@ -58,6 +59,12 @@ void OpLedger::AddGroup(core::GroupId group, const core::GroupConfig& config,
                         handle);
 }
 
+void OpLedger::LeaveGroup(core::GroupId group) {
+  const auto found = groups_.find(group);
+  if (found == groups_.end() || found->second.port == nullptr) return;
+  found->second.port->LeaveGroup(group);
+}
+
 void OpLedger::RemoveGroup(core::GroupId group) {
   const auto found = groups_.find(group);
   if (found == groups_.end()) return;
@@ -72,8 +79,8 @@ void OpLedger::RemoveGroup(core::GroupId group) {
       completion.report.cause = core::EndCause::kError;
       record.port->Complete(completion);
     }
-    for (const WaitingOp& op : record.waiting) {
-      Refuse(record.port, op.submission, core::SubmitResult::kLeft);
+    for (const WaitingSubmission& waiting : record.waiting) {
+      Refuse(record.port, waiting.submission, core::SubmitResult::kLeft);
     }
     record.port->RemoveGroup(group);
   }
@@ -129,10 +136,31 @@ void OpLedger::Accept(const Submission& submission, Timestamp now) {
 bool OpLedger::Offer(core::GroupId id, Group& group,
                      const Submission& submission, Duration waited,
                      Timestamp now) {
+  if (std::holds_alternative<OpRequest>(submission.request)) {
+    return OfferOp(id, group, submission, waited, now);
+  }
+  Close(id, group, submission, now);
+  return true;
+}
+
+void OpLedger::Close(core::GroupId id, const Group& group,
+                     const Submission& submission, Timestamp now) {
+  const auto& close = std::get<StepClose>(submission.request);
+  Completion completion;
+  completion.cookie = submission.cookie;
+  completion.group = id;
+  completion.closed_ops = core_->CloseStep(id, close.step, close.outcome, now);
+  group.port->Complete(completion);
+}
+
+bool OpLedger::OfferOp(core::GroupId id, Group& group,
+                       const Submission& submission, Duration waited,
+                       Timestamp now) {
+  const auto& request = std::get<OpRequest>(submission.request);
   core::OpSeq op_seq;
   const core::SubmitResult result =
-      core_->Submit(id, WithLimitsLeft(submission.op, group.hard_limit, waited),
-                    submission.buffers, now, &op_seq);
+      core_->Submit(id, WithLimitsLeft(request.op, group.hard_limit, waited),
+                    request.buffers, now, &op_seq);
   if (IsRetried(result)) return false;
   if (result == core::SubmitResult::kAccepted) {
     group.in_flight.push_back({op_seq, submission.cookie});
@@ -155,8 +183,8 @@ bool OpLedger::RetryWaiting(Timestamp now) {
   bool still_waiting = false;
   for (auto& [id, group] : groups_) {
     while (!group.waiting.empty()) {
-      const WaitingOp& op = group.waiting.front();
-      if (!Offer(id, group, op.submission, now - op.since, now)) {
+      const WaitingSubmission& waiting = group.waiting.front();
+      if (!Offer(id, group, waiting.submission, now - waiting.since, now)) {
         still_waiting = true;
         break;
       }

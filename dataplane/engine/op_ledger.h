@@ -3,7 +3,8 @@
 //
 // A submission that the core cannot take yet (window or memory full) waits in
 // its group's queue, in the client's order, and holds up no other group. The
-// time it waits counts against its limits: they run from the client's submit.
+// time it waits counts against its limits: they run from the client's submit. A
+// step's close waits behind the ops that were submitted before it.
 //
 // Not thread-safe: the engine's.
 
@@ -37,6 +38,8 @@ class OpLedger {
 
   void AddGroup(core::GroupId group, const core::GroupConfig& config,
                 SessionId session, uint32_t handle);
+  // The core has left the group.
+  void LeaveGroup(core::GroupId group);
   // Cancels what is in flight or waits.
   void RemoveGroup(core::GroupId group);
   // Of the session's groups, attached or not.
@@ -77,7 +80,7 @@ class OpLedger {
     core::OpSeq op_seq;
     uint64_t cookie = 0;
   };
-  struct WaitingOp {
+  struct WaitingSubmission {
     Submission submission;
     Timestamp since;
   };
@@ -86,13 +89,17 @@ class OpLedger {
     SessionPort* port = nullptr;  // null once the session is detached
     Duration hard_limit;
     std::vector<InFlightOp> in_flight;
-    std::deque<WaitingOp> waiting;
+    std::deque<WaitingSubmission> waiting;
   };
 
   void Accept(const Submission& submission, Timestamp now);
   // False if it has to wait.
   bool Offer(core::GroupId id, Group& group, const Submission& submission,
              Duration waited, Timestamp now);
+  bool OfferOp(core::GroupId id, Group& group, const Submission& submission,
+               Duration waited, Timestamp now);
+  void Close(core::GroupId id, const Group& group, const Submission& submission,
+             Timestamp now);
   static void Refuse(SessionPort* port, const Submission& submission,
                      core::SubmitResult why);
 

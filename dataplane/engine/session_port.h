@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "dataplane/base/time.h"
 #include "dataplane/core/engine_core.h"
@@ -22,13 +23,26 @@
 
 namespace optireduce::engine {
 
-// One op that a client wants done.
-struct Submission {
-  core::GroupId group{};
+// An op to be done.
+struct OpRequest {
   core::OpDescriptor op;
   // Inside the session's own memory, of the sizes that core::InputBytes and
-  // core::OutputBytes tell for the group's world. Valid until Complete().
+  // core::OutputBytes tell for the group's world. Valid until Complete(); the
+  // output of an op whose step stays open until the step's close is completed,
+  // or LeaveGroup().
   core::BufferView buffers;
+};
+
+// A step to be closed: of all its ops that were pulled before.
+struct StepClose {
+  uint64_t step = 0;
+  core::StepOutcome outcome{};
+};
+
+// What a client wants done.
+struct Submission {
+  core::GroupId group{};
+  std::variant<OpRequest, StepClose> request;
   uint64_t cookie = 0;  // names it to the session; handed back as it is
 };
 
@@ -36,10 +50,12 @@ struct Submission {
 struct Completion {
   uint64_t cookie = 0;
   core::GroupId group{};
-  // kAccepted: `report` says how the op ended. Never kWindowFull, kMemoryFull:
-  // the engine retries those by itself.
+  // kAccepted: `report` says how the op ended, or `closed_ops` of how many ops
+  // the step was open. Never kWindowFull, kMemoryFull: the engine retries those
+  // by itself.
   core::SubmitResult submit = core::SubmitResult::kAccepted;
   core::OpReport report;
+  size_t closed_ops = 0;
 
   // Time from the op's limit (the later of report.deadline and
   // report.submitted) to this completion, zero if it ended before. `wall_late`
@@ -67,6 +83,9 @@ class SessionPort {
   // together with the group's configuration.
   virtual void AddGroup(core::GroupId group, uint16_t world,
                         uint32_t handle) = 0;
+  // The group takes no more ops, and the core writes to no output of an op that
+  // was completed before.
+  virtual void LeaveGroup(core::GroupId group) = 0;
   virtual void RemoveGroup(core::GroupId group) = 0;
 
   // Takes the next submission, in the client's order. A descriptor that is

@@ -14,9 +14,14 @@ using shm::BufferRange;
 namespace {
 
 // Of an op in place: the buffer that the other one is part of.
-const BufferRange& Larger(const CheckedSubmission& checked) {
+const BufferRange& Larger(const CheckedOp& checked) {
   return checked.input.bytes < checked.output.bytes ? checked.output
                                                     : checked.input;
+}
+
+bool HasResult(core::OpStatus status) {
+  return status == core::OpStatus::kComplete ||
+         status == core::OpStatus::kPartial;
 }
 
 }  // namespace
@@ -28,17 +33,27 @@ ShmSession::ShmSession(const shm::Segment& segment, int engine_event,
       engine_event_(engine_event),
       client_bell_(client_bell),
       rings_(segment),
-      buffers_(2 * kSlots) {
-  free_.reserve(kSlots);
-  for (uint32_t i = 0; i < kSlots; ++i) free_.push_back(kSlots - 1 - i);
+      buffers_(2 * kEntries) {
+  free_.reserve(kEntries);
+  for (uint32_t i = 0; i < kEntries; ++i) free_.push_back(kEntries - 1 - i);
 }
+
+// ---- groups -----------------------------------------------------------------
 
 void ShmSession::AddGroup(core::GroupId group, uint16_t world,
                           uint32_t handle) {
   groups_.push_back({group, handle, world});
 }
 
+void ShmSession::LeaveGroup(core::GroupId group) {
+  for (const GroupEntry& entry : groups_) {
+    if (entry.id != group) continue;
+    EndSteps(entry.handle, [](const Entry&) { return true; });
+  }
+}
+
 void ShmSession::RemoveGroup(core::GroupId group) {
+  LeaveGroup(group);
   std::erase_if(groups_,
                 [group](const GroupEntry& g) { return g.id == group; });
 }
@@ -49,6 +64,8 @@ const ShmSession::GroupEntry* ShmSession::FindGroup(uint32_t handle) const {
       [handle](const GroupEntry& g) { return g.handle == handle; });
   return it == groups_.end() ? nullptr : &*it;
 }
+
+// ---- submissions ------------------------------------------------------------
 
 PullResult ShmSession::Pull(Submission* submission) {
   for (int i = 0; i < kRefusalsPerPull; ++i) {
@@ -69,8 +86,7 @@ PullResult ShmSession::Pull(Submission* submission) {
     if (refusal.reason == OPTIREDUCE_SHM_REFUSAL_NONE) {
       return PullResult::kPulled;
     }
-    counters_.Increment(ShmSessionCounter::kRefused);
-    Answer(MakeRefusalEntry(refusal), entry.cookie, entry.group);
+    Refuse(refusal, {entry.cookie, entry.group, entry.kind});
   }
   Flush();
   // PrepareToSleep says that there is more.
@@ -79,23 +95,60 @@ PullResult ShmSession::Pull(Submission* submission) {
 
 Refusal ShmSession::Admit(const OptireduceShmSubmission& entry,
                           Submission* submission) {
+  const GroupEntry* group = FindGroup(entry.group);
+  if (group == nullptr) return {.reason = OPTIREDUCE_SHM_REFUSAL_GROUP};
+  switch (entry.kind) {
+    case OPTIREDUCE_SHM_OP:
+      return AdmitOp(entry, *group, submission);
+    case OPTIREDUCE_SHM_STEP_CLOSE:
+      return AdmitClose(entry, *group, submission);
+    default:
+      return {.reason = OPTIREDUCE_SHM_REFUSAL_KIND};
+  }
+}
+
+Refusal ShmSession::AdmitOp(const OptireduceShmSubmission& entry,
+                            const GroupEntry& group, Submission* submission) {
   if (stopped_.load(std::memory_order_relaxed)) {
     return {.reason = OPTIREDUCE_SHM_REFUSAL_SHUTDOWN};
   }
-  const GroupEntry* group = FindGroup(entry.group);
-  if (group == nullptr) return {.reason = OPTIREDUCE_SHM_REFUSAL_GROUP};
-  CheckedSubmission checked;
-  Refusal refusal = CheckSubmission(entry, group->world, data_, &checked);
+  CheckedOp checked;
+  Refusal refusal = CheckOp(entry, group.world, data_, &checked);
   if (refusal.reason == OPTIREDUCE_SHM_REFUSAL_NONE) {
     refusal = CheckInFlight(checked);
   }
-  if (refusal.reason == OPTIREDUCE_SHM_REFUSAL_NONE) {
-    Reserve(entry, checked, group->id, submission);
+  if (refusal.reason != OPTIREDUCE_SHM_REFUSAL_NONE) return refusal;
+  const bool stays_open = StaysOpen(checked.op);
+  if (stays_open && num_staying_open_ == OPTIREDUCE_SHM_MAX_STEP_OPS) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN};
   }
-  return refusal;
+  Entry& op = Reserve(Entry::State::kOp, entry, submission);
+  op.checked = checked;
+  op.stays_open = stays_open;
+  if (stays_open) ++num_staying_open_;
+  HoldBuffers(checked);
+  const auto address = [this](const BufferRange& range) {
+    return range.bytes == 0 ? nullptr : base_ + range.offset;
+  };
+  submission->group = group.id;
+  submission->request =
+      OpRequest{checked.op, {address(checked.input), address(checked.output)}};
+  return {};
 }
 
-Refusal ShmSession::CheckInFlight(const CheckedSubmission& checked) const {
+Refusal ShmSession::AdmitClose(const OptireduceShmSubmission& entry,
+                               const GroupEntry& group,
+                               Submission* submission) {
+  StepClose close;
+  const Refusal refusal = CheckStepClose(entry, &close);
+  if (refusal.reason != OPTIREDUCE_SHM_REFUSAL_NONE) return refusal;
+  Reserve(Entry::State::kClose, entry, submission);
+  submission->group = group.id;
+  submission->request = close;
+  return {};
+}
+
+Refusal ShmSession::CheckInFlight(const CheckedOp& checked) const {
   for (const BufferRange& range : {checked.input, checked.output}) {
     const std::optional<BufferRange> conflict = buffers_.FindOverlap(range);
     if (conflict) return {OPTIREDUCE_SHM_REFUSAL_IN_FLIGHT, range, *conflict};
@@ -103,7 +156,30 @@ Refusal ShmSession::CheckInFlight(const CheckedSubmission& checked) const {
   return {};
 }
 
-void ShmSession::HoldBuffers(const CheckedSubmission& checked) {
+ShmSession::Entry& ShmSession::Reserve(Entry::State state,
+                                       const OptireduceShmSubmission& entry,
+                                       Submission* submission) {
+  // Outstanding submissions are bounded by the rings: there is one.
+  assert(!free_.empty());
+  submission->cookie = free_.back();
+  free_.pop_back();
+  Entry& reserved = entries_[submission->cookie];
+  reserved = {.state = state,
+              .sender = {entry.cookie, entry.group, entry.kind},
+              .step = entry.step,
+              .number = next_number_++};
+  return reserved;
+}
+
+void ShmSession::Release(Entry* entry) {
+  if (entry->stays_open) --num_staying_open_;
+  *entry = {};
+  free_.push_back(static_cast<uint32_t>(entry - entries_.data()));
+}
+
+// ---- buffers ----------------------------------------------------------------
+
+void ShmSession::HoldBuffers(const CheckedOp& checked) {
   if (checked.InPlace()) {
     buffers_.Insert(Larger(checked));
   } else {
@@ -112,7 +188,7 @@ void ShmSession::HoldBuffers(const CheckedSubmission& checked) {
   }
 }
 
-void ShmSession::FreeBuffers(const CheckedSubmission& checked) {
+void ShmSession::FreeBuffers(const CheckedOp& checked) {
   if (checked.InPlace()) {
     buffers_.Remove(Larger(checked));
   } else {
@@ -121,52 +197,84 @@ void ShmSession::FreeBuffers(const CheckedSubmission& checked) {
   }
 }
 
-void ShmSession::Reserve(const OptireduceShmSubmission& entry,
-                         const CheckedSubmission& checked, core::GroupId group,
-                         Submission* submission) {
-  // Outstanding submissions are bounded by the rings: there is a slot.
-  assert(!free_.empty());
-  const uint32_t index = free_.back();
-  free_.pop_back();
-  InFlight& op = in_flight_[index];
-  op = {.cookie = entry.cookie,
-        .handle = entry.group,
-        .used = true,
-        .checked = checked};
-  HoldBuffers(checked);
-
-  submission->group = group;
-  submission->op = checked.op;
-  submission->cookie = index;
-  const auto address = [this](const BufferRange& range) {
-    return range.bytes == 0 ? nullptr : base_ + range.offset;
-  };
-  submission->buffers = {address(checked.input), address(checked.output)};
-}
-
-void ShmSession::Complete(const Completion& completion) {
-  assert(completion.cookie < kSlots && in_flight_[completion.cookie].used);
-  InFlight& op = in_flight_[completion.cookie];
-  FreeBuffers(op.checked);
-  op.used = false;
-  free_.push_back(static_cast<uint32_t>(completion.cookie));
-  if (completion.submit == core::SubmitResult::kAccepted) {
-    counters_.Increment(ShmSessionCounter::kCompleted);
-    Answer(MakeReportEntry(completion), op.cookie, op.handle);
-  } else {
-    counters_.Increment(ShmSessionCounter::kRefused);
-    Answer(MakeRefusalEntry(MakeRefusal(completion.submit, op.checked.input,
-                                        op.checked.output)),
-           op.cookie, op.handle);
+template <class Predicate>
+void ShmSession::EndSteps(uint32_t handle, Predicate which) {
+  for (Entry& entry : entries_) {
+    if (!entry.stays_open || entry.sender.handle != handle || !which(entry)) {
+      continue;
+    }
+    if (entry.state == Entry::State::kOpen) {
+      buffers_.Remove(entry.checked.output);
+      Release(&entry);
+    } else {
+      entry.stays_open = false;
+      --num_staying_open_;
+    }
   }
 }
 
-void ShmSession::Answer(OptireduceShmCompletion entry, uint64_t cookie,
-                        uint32_t handle) {
-  entry.cookie = cookie;
-  entry.group = handle;
-  rings_.PushCompletion(entry);
-  trace_.Record(entry);
+// ---- answers ----------------------------------------------------------------
+
+void ShmSession::Complete(const Completion& completion) {
+  assert(completion.cookie < kEntries);
+  Entry& entry = entries_[completion.cookie];
+  if (entry.state == Entry::State::kClose) {
+    CompleteClose(&entry, completion);
+  } else {
+    assert(entry.state == Entry::State::kOp);
+    CompleteOp(&entry, completion);
+  }
+}
+
+void ShmSession::CompleteOp(Entry* op, const Completion& completion) {
+  const Sender sender = op->sender;
+  const CheckedOp checked = op->checked;
+  FreeBuffers(checked);
+  if (completion.submit != core::SubmitResult::kAccepted) {
+    Release(op);
+    Refuse(MakeRefusal(completion.submit, checked.input, checked.output),
+           sender);
+    return;
+  }
+  OptireduceShmCompletion answer = MakeReportEntry(completion);
+  // After an error nothing is put in place any more.
+  const bool is_open = op->stays_open && HasResult(completion.report.status);
+  if (is_open) {
+    answer.step_open = 1;
+    op->state = Entry::State::kOpen;
+    buffers_.Insert(checked.output);
+  } else {
+    Release(op);
+  }
+  counters_.Increment(ShmSessionCounter::kCompleted);
+  Answer(answer, sender);
+}
+
+void ShmSession::CompleteClose(Entry* close, const Completion& completion) {
+  const Entry closed = *close;
+  Release(close);
+  if (completion.submit != core::SubmitResult::kAccepted) {
+    Refuse(MakeRefusal(completion.submit, {}, {}), closed.sender);
+    return;
+  }
+  EndSteps(closed.sender.handle, [&closed](const Entry& op) {
+    return op.step == closed.step && op.number < closed.number;
+  });
+  counters_.Increment(ShmSessionCounter::kCompleted);
+  Answer(MakeStepClosedEntry(completion.closed_ops), closed.sender);
+}
+
+void ShmSession::Refuse(const Refusal& refusal, const Sender& to) {
+  counters_.Increment(ShmSessionCounter::kRefused);
+  Answer(MakeRefusalEntry(refusal), to);
+}
+
+void ShmSession::Answer(OptireduceShmCompletion answer, const Sender& to) {
+  answer.cookie = to.cookie;
+  answer.group = to.handle;
+  answer.kind = to.kind;
+  rings_.PushCompletion(answer);
+  if (to.kind == OPTIREDUCE_SHM_OP) trace_.Record(answer);
   answered_ = true;
 }
 

@@ -1,4 +1,5 @@
-// ShmSession: a client's rings in shared memory, as the engine sees them.
+// ShmSession: a client's rings in shared memory, as the engine sees them, and
+// which of its buffers are the engine's.
 
 #ifndef OPTIREDUCE_DATAPLANE_ENGINE_SHM_SESSION_H_
 #define OPTIREDUCE_DATAPLANE_ENGINE_SHM_SESSION_H_
@@ -32,6 +33,7 @@ class ShmSession final : public SessionPort {
   ShmSession(const shm::Segment& segment, int engine_event, int client_bell);
 
   void AddGroup(core::GroupId group, uint16_t world, uint32_t handle) override;
+  void LeaveGroup(core::GroupId group) override;
   void RemoveGroup(core::GroupId group) override;
   PullResult Pull(Submission* submission) override;
   size_t max_in_flight() const override { return kSlots; }
@@ -46,9 +48,11 @@ class ShmSession final : public SessionPort {
   const Counters& counters() const { return counters_; }
   // Ops that have ended, refused ones included.
   const OpTrace& trace() const { return trace_; }
-  // From now on everything new is refused; what is in flight goes on.
+  // From now on new ops are refused; what is in flight goes on, and steps are
+  // still closed.
   void StopTaking() { stopped_.store(true, std::memory_order_relaxed); }
-  // Whether nothing is in flight (or was a moment ago).
+  // Whether nothing is in flight (or was a moment ago). Open steps do not
+  // count.
   bool idle() const {
     // In this order: an op counts as ended only if it was counted before.
     const uint64_t ended = counters_.Get(ShmSessionCounter::kCompleted) +
@@ -62,6 +66,8 @@ class ShmSession final : public SessionPort {
 
  private:
   static constexpr size_t kSlots = OPTIREDUCE_SHM_SUBMISSION_SLOTS;
+  // What is outstanding, and ops whose step is open.
+  static constexpr size_t kEntries = kSlots + OPTIREDUCE_SHM_MAX_STEP_OPS;
   // A poll must not be held up by one client's nonsense.
   static constexpr int kRefusalsPerPull = 16;
 
@@ -70,24 +76,50 @@ class ShmSession final : public SessionPort {
     uint32_t handle = 0;
     uint16_t world = 0;
   };
-  // One op that the engine has; its index is the cookie that the engine sees.
-  struct InFlight {
-    uint64_t cookie = 0;  // the client's
+  // Whom an answer goes to: as the client wrote it.
+  struct Sender {
+    uint64_t cookie = 0;
     uint32_t handle = 0;
-    bool used = false;
-    CheckedSubmission checked;
+    uint8_t kind = 0;
+  };
+  // A submission that the engine has, or an op whose step is open; its index is
+  // the cookie that the engine sees.
+  struct Entry {
+    enum class State : uint8_t {
+      kFree,
+      kOp,     // in flight
+      kOpen,   // an op that has ended, but whose output is still held
+      kClose,  // a step close in flight
+    };
+    State state = State::kFree;
+    bool stays_open = false;  // an op that is kOpen after its end
+    Sender sender;
+    uint64_t step = 0;
+    uint64_t number = 0;  // in the order of submission
+    CheckedOp checked{};
   };
 
   const GroupEntry* FindGroup(uint32_t handle) const;
   // Checks everything; on success the buffers are in flight.
   Refusal Admit(const OptireduceShmSubmission& entry, Submission* submission);
-  Refusal CheckInFlight(const CheckedSubmission& checked) const;
-  void HoldBuffers(const CheckedSubmission& checked);
-  void FreeBuffers(const CheckedSubmission& checked);
-  void Reserve(const OptireduceShmSubmission& entry,
-               const CheckedSubmission& checked, core::GroupId group,
-               Submission* submission);
-  void Answer(OptireduceShmCompletion entry, uint64_t cookie, uint32_t handle);
+  Refusal AdmitOp(const OptireduceShmSubmission& entry, const GroupEntry& group,
+                  Submission* submission);
+  Refusal AdmitClose(const OptireduceShmSubmission& entry,
+                     const GroupEntry& group, Submission* submission);
+  Refusal CheckInFlight(const CheckedOp& checked) const;
+  void HoldBuffers(const CheckedOp& checked);
+  void FreeBuffers(const CheckedOp& checked);
+  // An entry for what the engine gets; fills in the submission's cookie.
+  Entry& Reserve(Entry::State state, const OptireduceShmSubmission& entry,
+                 Submission* submission);
+  void Release(Entry* entry);
+  void CompleteOp(Entry* op, const Completion& completion);
+  void CompleteClose(Entry* close, const Completion& completion);
+  // Ops of the group are not held after their end, if `which` says so.
+  template <class Predicate>
+  void EndSteps(uint32_t handle, Predicate which);
+  void Answer(OptireduceShmCompletion answer, const Sender& to);
+  void Refuse(const Refusal& refusal, const Sender& to);
 
   uint8_t* const base_;
   const shm::BufferRange data_;
@@ -96,9 +128,11 @@ class ShmSession final : public SessionPort {
   shm::SessionRings rings_;
   shm::BufferRanges buffers_;
   std::vector<GroupEntry> groups_;
-  std::array<InFlight, kSlots> in_flight_{};
-  std::vector<uint32_t> free_;  // indices of in_flight_
-  bool answered_ = false;       // since the last Flush
+  std::array<Entry, kEntries> entries_{};
+  std::vector<uint32_t> free_;   // indices of entries_
+  size_t num_staying_open_ = 0;  // entries that are, or may become, kOpen
+  uint64_t next_number_ = 0;
+  bool answered_ = false;  // since the last Flush
   Counters counters_;
   OpTrace trace_;
   std::atomic<bool> stopped_ = false;

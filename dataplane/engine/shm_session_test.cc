@@ -5,108 +5,16 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "dataplane/base/rng.h"
-#include "dataplane/shm/bell.h"
+#include "dataplane/engine/shm_session_testing.h"
 
 namespace optireduce::engine {
 namespace {
-
-constexpr uint32_t kSlots = OPTIREDUCE_SHM_SUBMISSION_SLOTS;
-constexpr uint32_t kHandle = 5;
-constexpr core::GroupId kGroup(77);
-constexpr uint16_t kWorld = 4;
-
-class ShmSessionTest : public ::testing::Test {
- protected:
-  ShmSessionTest()
-      : segment_(*shm::Segment::Create(
-            {.data_bytes = 1 << 20, .hugepages = shm::HugePages::kOff},
-            shm::MemoryLimits())),
-        bells_(*shm::MakeBells()),
-        data_(segment_->data_offset()) {
-    EXPECT_TRUE(segment_->Seal().ok());
-    session_ = std::make_unique<ShmSession>(
-        *segment_, bells_.engine_event.get(), bells_.client_bell.get());
-    session_->AddGroup(kGroup, kWorld, kHandle);
-  }
-
-  // An all-reduce of `count` floats in place at `offset` of the data area.
-  OptireduceShmSubmission AllReduce(uint64_t offset, uint32_t count) const {
-    OptireduceShmSubmission s{};
-    s.cookie = next_cookie_;
-    s.group = kHandle;
-    s.collective = static_cast<uint8_t>(core::Collective::kAllReduce);
-    s.reduce_op = static_cast<uint8_t>(gradcodec::ReduceOp::kSum);
-    s.dtype = static_cast<uint8_t>(gradcodec::Dtype::kFloat32);
-    s.mode = static_cast<uint8_t>(core::Mode::kBounded);
-    s.count = count;
-    s.input_offset = s.output_offset = data_ + offset;
-    return s;
-  }
-  uint64_t Post(OptireduceShmSubmission s) {
-    s.cookie = next_cookie_++;
-    segment_->submissions()[tail_ % kSlots] = s;
-    std::atomic_ref(segment_->header()->submission_tail)
-        .store(++tail_, std::memory_order_seq_cst);
-    return s.cookie;
-  }
-  // Posts `s` and expects that the engine gets it.
-  Submission Accepted(const OptireduceShmSubmission& s) {
-    Post(s);
-    Submission submission;
-    EXPECT_EQ(session_->Pull(&submission), PullResult::kPulled);
-    return submission;
-  }
-  // Posts `s` and expects its refusal.
-  OptireduceShmCompletion Refused(const OptireduceShmSubmission& s) {
-    const uint64_t cookie = Post(s);
-    Submission submission;
-    EXPECT_EQ(session_->Pull(&submission), PullResult::kEmpty);
-    const OptireduceShmCompletion entry = Read();
-    EXPECT_EQ(entry.status, OPTIREDUCE_SHM_REFUSED);
-    EXPECT_EQ(entry.cookie, cookie);
-    EXPECT_EQ(entry.group, s.group);
-    return entry;
-  }
-  bool HasCompletion() const {
-    return segment_->header()->completion_tail != head_;
-  }
-  OptireduceShmCompletion Read() {
-    EXPECT_TRUE(HasCompletion());
-    const OptireduceShmCompletion entry =
-        segment_->completions()[head_ % kSlots];
-    std::atomic_ref(segment_->header()->completion_head)
-        .store(++head_, std::memory_order_release);
-    return entry;
-  }
-  OptireduceShmCompletion Finish(const Submission& submission,
-                                 core::OpReport report = {}) {
-    Complete(submission, core::SubmitResult::kAccepted, report);
-    return Read();
-  }
-  void Complete(const Submission& submission, core::SubmitResult result,
-                core::OpReport report = {}) {
-    Completion completion;
-    completion.cookie = submission.cookie;
-    completion.group = submission.group;
-    completion.submit = result;
-    completion.report = report;
-    session_->Complete(completion);
-  }
-
-  std::unique_ptr<shm::Segment> segment_;
-  shm::Bells bells_;
-  std::unique_ptr<ShmSession> session_;
-  const uint64_t data_;
-  uint64_t next_cookie_ = 1000;
-  uint32_t tail_ = 0;
-  uint32_t head_ = 0;
-};
 
 TEST_F(ShmSessionTest, TranslatesEveryField) {
   OptireduceShmSubmission s = AllReduce(64, 100);
@@ -117,6 +25,7 @@ TEST_F(ShmSessionTest, TranslatesEveryField) {
   s.hard_limit_us = UINT32_MAX;
   s.bucket = UINT64_MAX;
   s.step = 12;
+  s.loss_scale = 0.5F;
   s.output_offset = data_ + 4096;
   const Submission got = Accepted(s);
   EXPECT_EQ(got.group, kGroup);
@@ -131,10 +40,11 @@ TEST_F(ShmSessionTest, TranslatesEveryField) {
       .bucket = UINT64_MAX,
       .step = 12,
       .soft_limit = Duration::Micros(7),
-      .hard_limit = Duration::Micros(UINT32_MAX)};
-  EXPECT_EQ(got.op, expected);
-  EXPECT_EQ(got.buffers.input, segment_->base() + data_ + 64);
-  EXPECT_EQ(got.buffers.output, segment_->base() + data_ + 4096);
+      .hard_limit = Duration::Micros(UINT32_MAX),
+      .loss_scale = 0.5F};
+  EXPECT_EQ(OpOf(got).op, expected);
+  EXPECT_EQ(OpOf(got).buffers.input, segment_->base() + data_ + 64);
+  EXPECT_EQ(OpOf(got).buffers.output, segment_->base() + data_ + 4096);
 }
 
 TEST_F(ShmSessionTest, GivesTheFullAccount) {
@@ -236,8 +146,23 @@ TEST_F(ShmSessionTest, RefusesEveryValueThatIsNone) {
   }
   EXPECT_EQ(refusal_of([](auto& s) { s.codec = 2; }),
             OPTIREDUCE_SHM_REFUSAL_CODEC);
-  EXPECT_EQ(refusal_of([](auto& s) { s.reserved = 1; }),
+  EXPECT_EQ(refusal_of([](auto& s) { s.reserved0[2] = 1; }),
             OPTIREDUCE_SHM_REFUSAL_RESERVED);
+  EXPECT_EQ(refusal_of([](auto& s) { s.reserved1[6] = 1; }),
+            OPTIREDUCE_SHM_REFUSAL_RESERVED);
+  EXPECT_EQ(refusal_of([](auto& s) { s.outcome = 1; }),
+            OPTIREDUCE_SHM_REFUSAL_RESERVED);
+  for (const int value : {0, 3, 255}) {
+    EXPECT_EQ(refusal_of([&](auto& s) { s.kind = value; }),
+              OPTIREDUCE_SHM_REFUSAL_KIND);
+  }
+  for (const float scale :
+       {0.0F, -1.0F, 1e-40F, std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_EQ(refusal_of([&](auto& s) { s.loss_scale = scale; }),
+              OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE)
+        << scale;
+  }
   EXPECT_EQ(refusal_of([](auto& s) { s.group = kHandle + 1; }),
             OPTIREDUCE_SHM_REFUSAL_GROUP);
   // The core's number for the group is not the client's business.
@@ -357,8 +282,8 @@ TEST_F(ShmSessionTest, EmptyBuffersMayLieAnywhere) {
   s.input_offset = UINT64_MAX;
   s.output_offset = 0;
   const Submission empty = Accepted(s);
-  EXPECT_EQ(empty.buffers.input, nullptr);
-  EXPECT_EQ(empty.buffers.output, nullptr);
+  EXPECT_EQ(OpOf(empty).buffers.input, nullptr);
+  EXPECT_EQ(OpOf(empty).buffers.output, nullptr);
   Finish(empty);
 }
 
@@ -370,6 +295,7 @@ TEST_F(ShmSessionTest, TranslatesTheCoresRefusals) {
       {SubmitResult::kBadRoot, OPTIREDUCE_SHM_REFUSAL_ROOT},
       {SubmitResult::kBadCount, OPTIREDUCE_SHM_REFUSAL_COUNT},
       {SubmitResult::kBadLimits, OPTIREDUCE_SHM_REFUSAL_LIMITS},
+      {SubmitResult::kBadScale, OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE},
       {SubmitResult::kBadBuffers, OPTIREDUCE_SHM_REFUSAL_OVERLAP},
       {SubmitResult::kTooLarge, OPTIREDUCE_SHM_REFUSAL_TOO_LARGE},
       {SubmitResult::kPeerLost, OPTIREDUCE_SHM_REFUSAL_PEER_LOST},
@@ -498,6 +424,7 @@ TEST_F(ShmSessionTest, WakesAClientForRefusalsToo) {
 
 // Random submissions: whatever is accepted is well-formed, inside the data area
 // and disjoint from everything in flight; everything is answered exactly once.
+// Without steps, which have a test of their own.
 TEST_F(ShmSessionTest, RandomSubmissionsNeverGetThroughWrongly) {
   constexpr uint64_t kSeed = 8191;
   SCOPED_TRACE(kSeed);
@@ -515,19 +442,22 @@ TEST_F(ShmSessionTest, RandomSubmissionsNeverGetThroughWrongly) {
         rng.Chance(0.5) ? s.input_offset : data_ + rng.Below(4096);
     for (uint64_t hits = rng.Below(3); hits > 0; --hits) {
       auto* bytes = reinterpret_cast<uint8_t*>(&s);
-      bytes[8 + rng.Below(sizeof(s) - 8)] = static_cast<uint8_t>(rng.Next());
+      bytes[8 + rng.Below(offsetof(OptireduceShmSubmission, reserved1) - 8)] =
+          static_cast<uint8_t>(rng.Next());
     }
+    s.step = 0;
     Post(s);
     Submission got;
     if (session_->Pull(&got) == PullResult::kPulled) {
       ++accepted;
-      const size_t in = core::InputBytes(got.op, kWorld);
-      const size_t out = core::OutputBytes(got.op, kWorld);
+      const OpRequest& op = OpOf(got);
+      const size_t in = core::InputBytes(op.op, kWorld);
+      const size_t out = core::OutputBytes(op.op, kWorld);
       const auto inside = [&](const uint8_t* p, size_t bytes) {
         return bytes == 0 || (p >= data && p + bytes <= end);
       };
-      ASSERT_TRUE(inside(got.buffers.input, in));
-      ASSERT_TRUE(inside(got.buffers.output, out));
+      ASSERT_TRUE(inside(op.buffers.input, in));
+      ASSERT_TRUE(inside(op.buffers.output, out));
       in_flight.push_back(got);
     }
     if (in_flight.size() > 8 || (!in_flight.empty() && rng.Chance(0.3))) {

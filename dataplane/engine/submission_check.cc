@@ -1,7 +1,9 @@
 #include "dataplane/engine/submission_check.h"
 
+#include <cstring>
 #include <optional>
 
+#include "dataplane/core/ledger.h"
 #include "gradcodec/dtype.h"
 
 namespace optireduce::engine {
@@ -10,6 +12,7 @@ namespace {
 using core::Codec;
 using core::Collective;
 using core::Mode;
+using core::StepOutcome;
 
 // Like DtypeFromWire. No default: the compiler names what is forgotten here.
 std::optional<Collective> CollectiveFromWire(uint8_t value) {
@@ -45,6 +48,24 @@ std::optional<Codec> CodecFromWire(uint8_t value) {
   return std::nullopt;
 }
 
+std::optional<StepOutcome> OutcomeFromWire(uint8_t value) {
+  switch (value) {
+    case OPTIREDUCE_SHM_STEP_USED:
+      return StepOutcome::kUsed;
+    case OPTIREDUCE_SHM_STEP_SKIPPED:
+      return StepOutcome::kSkipped;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool AreReservedZero(const OptireduceShmSubmission& entry) {
+  uint64_t used = entry.outcome;
+  for (const uint8_t byte : entry.reserved0) used |= byte;
+  for (const uint64_t word : entry.reserved1) used |= word;
+  return used == 0;
+}
+
 uint8_t CheckFields(const OptireduceShmSubmission& entry,
                     core::OpDescriptor* op) {
   const auto collective = CollectiveFromWire(entry.collective);
@@ -57,7 +78,10 @@ uint8_t CheckFields(const OptireduceShmSubmission& entry,
   if (!dtype) return OPTIREDUCE_SHM_REFUSAL_DTYPE;
   if (!mode) return OPTIREDUCE_SHM_REFUSAL_MODE;
   if (!codec) return OPTIREDUCE_SHM_REFUSAL_CODEC;
-  if (entry.reserved != 0) return OPTIREDUCE_SHM_REFUSAL_RESERVED;
+  if (!AreReservedZero(entry)) return OPTIREDUCE_SHM_REFUSAL_RESERVED;
+  if (!core::Ledger::IsValidScale(entry.loss_scale)) {
+    return OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE;
+  }
   *op = {.collective = *collective,
          .reduce_op = *reduce_op,
          .dtype = *dtype,
@@ -68,7 +92,8 @@ uint8_t CheckFields(const OptireduceShmSubmission& entry,
          .bucket = entry.bucket,
          .step = entry.step,
          .soft_limit = Duration::Micros(entry.soft_limit_us),
-         .hard_limit = Duration::Micros(entry.hard_limit_us)};
+         .hard_limit = Duration::Micros(entry.hard_limit_us),
+         .loss_scale = entry.loss_scale};
   return OPTIREDUCE_SHM_REFUSAL_NONE;
 }
 
@@ -78,9 +103,8 @@ shm::BufferRange MakeRange(uint64_t offset, size_t bytes) {
 
 }  // namespace
 
-Refusal CheckSubmission(const OptireduceShmSubmission& entry, uint16_t world,
-                        const shm::BufferRange& data,
-                        CheckedSubmission* checked) {
+Refusal CheckOp(const OptireduceShmSubmission& entry, uint16_t world,
+                const shm::BufferRange& data, CheckedOp* checked) {
   const uint8_t reason = CheckFields(entry, &checked->op);
   if (reason != OPTIREDUCE_SHM_REFUSAL_NONE) return {.reason = reason};
 
@@ -100,6 +124,28 @@ Refusal CheckSubmission(const OptireduceShmSubmission& entry, uint16_t world,
     return {OPTIREDUCE_SHM_REFUSAL_OVERLAP, output, input};
   }
   return {};
+}
+
+Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close) {
+  const auto outcome = OutcomeFromWire(entry.outcome);
+  if (!outcome) return {.reason = OPTIREDUCE_SHM_REFUSAL_OUTCOME};
+  if (entry.step == 0) return {.reason = OPTIREDUCE_SHM_REFUSAL_STEP};
+  OptireduceShmSubmission bare{};
+  bare.cookie = entry.cookie;
+  bare.group = entry.group;
+  bare.kind = entry.kind;
+  bare.outcome = entry.outcome;
+  bare.step = entry.step;
+  if (memcmp(&bare, &entry, sizeof(entry)) != 0) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
+  }
+  *close = {entry.step, *outcome};
+  return {};
+}
+
+bool StaysOpen(const core::OpDescriptor& op) {
+  return op.step != 0 && op.mode == core::Mode::kBounded &&
+         core::Ledger::Supports(op);
 }
 
 }  // namespace optireduce::engine

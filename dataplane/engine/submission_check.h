@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "dataplane/core/types.h"
+#include "dataplane/engine/session_port.h"
 #include "dataplane/shm/buffer_ranges.h"
 #include "proto/shm_abi.h"
 
@@ -13,7 +14,7 @@ namespace optireduce::engine {
 
 // An op and its two buffers, as ranges of the session's segment. A buffer of 0
 // bytes is the empty range at 0.
-struct CheckedSubmission {
+struct CheckedOp {
   core::OpDescriptor op;
   shm::BufferRange input;
   shm::BufferRange output;
@@ -33,14 +34,20 @@ struct Refusal {
   shm::BufferRange conflict{};
 };
 
-// Checks all that can be known without the group's state: that every field has
-// one of its values and that both buffers lie in `data`. `entry` is a private
-// copy with any content. Whether the fields go together, and which part of the
-// input an output may be, is for the core to say.
-// With a refusal *checked is unspecified. Pure function.
-Refusal CheckSubmission(const OptireduceShmSubmission& entry, uint16_t world,
-                        const shm::BufferRange& data,
-                        CheckedSubmission* checked);
+// Both check a private copy with any content, but for its group, cookie and
+// kind. With a refusal the result is unspecified. Pure functions.
+
+// Of an op all that can be known without the group's state: that every field
+// has one of its values and that both buffers lie in `data`. Whether the fields
+// go together, and which part of the input an output may be, is for the core to
+// say.
+Refusal CheckOp(const OptireduceShmSubmission& entry, uint16_t world,
+                const shm::BufferRange& data, CheckedOp* checked);
+Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close);
+
+// Whether results of such an op may still be put in place after its end, until
+// its step is closed.
+bool StaysOpen(const core::OpDescriptor& op);
 
 }  // namespace optireduce::engine
 

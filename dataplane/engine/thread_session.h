@@ -61,6 +61,7 @@ class ThreadSession final : public SessionPort {
   void AddGroup(core::GroupId group, uint16_t, uint32_t) override {
     group_.store(group.value());
   }
+  void LeaveGroup(core::GroupId) override {}
   void RemoveGroup(core::GroupId) override {}
   PullResult Pull(Submission* submission) override {
     return submissions_.TryPop(*submission) ? PullResult::kPulled

@@ -42,8 +42,8 @@ TEST(SegmentTest, HeaderSaysWhereEverythingIs) {
   EXPECT_EQ(header.session, 7u);
   EXPECT_EQ(header.segment_bytes, segment->bytes());
   EXPECT_EQ(header.submission_offset, 4096u);
-  EXPECT_EQ(header.completion_offset, 4096u + 1024 * 64);
-  EXPECT_EQ(header.data_offset, 4096u + 1024 * 64 + 1024 * 320);
+  EXPECT_EQ(header.completion_offset, 4096u + 1024 * 128);
+  EXPECT_EQ(header.data_offset, 4096u + 1024 * 128 + 1024 * 320);
   EXPECT_EQ(header.data_offset % OPTIREDUCE_SHM_DATA_ALIGNMENT, 0u);
   EXPECT_GE(header.data_bytes, 100'000u);
   EXPECT_EQ(header.data_offset + header.data_bytes, header.segment_bytes);

@@ -1,13 +1,15 @@
 // A session's rings: whatever the client writes, and whenever it writes it, the
 // engine gets only ops that are well-formed, with buffers inside the data area
-// that overlap nothing in flight; every submission taken is answered once; and
-// no memory outside of the segment is touched (which the sanitizer sees).
+// that overlap nothing in flight and no output whose step is open, and closes
+// of steps; every submission taken is answered once; and no memory outside of
+// the segment is touched (which the sanitizer sees).
 //
 // Input: a list of steps, one byte each, some with arguments.
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "dataplane/engine/shm_session.h"
@@ -71,7 +73,7 @@ class Run {
   }
 
   void Step() {
-    switch (Byte() % 8) {
+    switch (Byte() % 9) {
       case 0:  // a slot, as it comes, and submitted
         WriteSlot();
         ++header_.submission_tail;
@@ -97,6 +99,10 @@ class Run {
       case 6:
         if (!in_flight_.empty()) Finish(Byte() % in_flight_.size());
         break;
+      case 8:  // nearly a good close
+        WriteCloseSlot();
+        ++header_.submission_tail;
+        break;
       default:
         Pull();
     }
@@ -116,17 +122,37 @@ class Run {
     OptireduceShmSubmission& slot = Slot();
     slot = {};
     slot.group = kHandle;
+    slot.kind = OPTIREDUCE_SHM_OP;
     slot.collective = 1 + Byte() % 5;
     slot.reduce_op = 1;
     slot.dtype = 1 + Byte() % 12;
     slot.mode = 1 + Byte() % 2;
     slot.count = Byte();
+    slot.loss_scale = 1;
     slot.input_offset = segment_.data_offset() + uint64_t{Byte()} * 16;
     slot.output_offset = segment_.data_offset() + uint64_t{Byte()} * 16;
-    // One change.
-    reinterpret_cast<uint8_t*>(&slot)[Byte() % sizeof(slot)] ^= Byte();
+    slot.step = Byte() % 4;
+    slot.bucket = slot.step;
+    ChangeOnce(&slot);
+  }
+  void WriteCloseSlot() {
+    OptireduceShmSubmission& slot = Slot();
+    slot = {};
+    slot.group = kHandle;
+    slot.kind = OPTIREDUCE_SHM_STEP_CLOSE;
+    slot.outcome = 1 + Byte() % 2;
+    slot.step = Byte() % 4;
+    ChangeOnce(&slot);
+  }
+  void ChangeOnce(OptireduceShmSubmission* slot) {
+    reinterpret_cast<uint8_t*>(slot)[Byte() % sizeof(*slot)] ^= Byte();
   }
 
+  struct Pulled {
+    Submission got;
+    uint64_t number = 0;  // in the order of pulling
+    bool closed = false;  // its step was closed before its end
+  };
   struct Range {
     const uint8_t* begin = nullptr;
     size_t bytes = 0;
@@ -135,10 +161,10 @@ class Run {
     return a.bytes != 0 && b.bytes != 0 && a.begin < b.begin + b.bytes &&
            b.begin < a.begin + a.bytes;
   }
-  static Range InputOf(const Submission& s) {
+  static Range InputOf(const OpRequest& s) {
     return {s.buffers.input, core::InputBytes(s.op, kWorld)};
   }
-  static Range OutputOf(const Submission& s) {
+  static Range OutputOf(const OpRequest& s) {
     return {s.buffers.output, core::OutputBytes(s.op, kWorld)};
   }
   void CheckInside(const Range& range) const {
@@ -155,28 +181,59 @@ class Run {
     Submission got;
     if (session_->Pull(&got) == PullResult::kPulled) {
       FUZZ_CHECK(got.group == core::GroupId(9));
-      FUZZ_CHECK(gradcodec::SizeOf(got.op.dtype) != 0);
-      CheckInside(InputOf(got));
-      CheckInside(OutputOf(got));
-      for (const Submission& other : in_flight_) {
-        for (const Range& mine : {InputOf(got), OutputOf(got)}) {
-          FUZZ_CHECK(!Overlap(mine, InputOf(other)));
-          FUZZ_CHECK(!Overlap(mine, OutputOf(other)));
-        }
+      if (const auto* op = std::get_if<OpRequest>(&got.request)) {
+        CheckOp(*op);
+      } else {
+        FUZZ_CHECK(std::get<StepClose>(got.request).step != 0);
       }
-      in_flight_.push_back(got);
+      in_flight_.push_back({got, pulled_++});
       FUZZ_CHECK(in_flight_.size() <= session_->max_in_flight());
     }
     answered_ += session_->counters().Get(ShmSessionCounter::kRefused) - before;
   }
 
+  void CheckOp(const OpRequest& op) const {
+    FUZZ_CHECK(gradcodec::SizeOf(op.op.dtype) != 0);
+    FUZZ_CHECK(op.op.loss_scale > 0);
+    for (const Range& mine : {InputOf(op), OutputOf(op)}) {
+      CheckInside(mine);
+      for (const Pulled& other : in_flight_) {
+        const auto* others = std::get_if<OpRequest>(&other.got.request);
+        if (others == nullptr) continue;
+        FUZZ_CHECK(!Overlap(mine, InputOf(*others)));
+        FUZZ_CHECK(!Overlap(mine, OutputOf(*others)));
+      }
+      for (const Pulled& other : open_) {
+        const auto& others = std::get<OpRequest>(other.got.request);
+        FUZZ_CHECK(!Overlap(mine, OutputOf(others)));
+      }
+    }
+  }
+
   void Finish(size_t which) {
+    const Pulled ended = in_flight_[which];
+    in_flight_.erase(in_flight_.begin() + static_cast<ptrdiff_t>(which));
     Completion completion;
-    completion.cookie = in_flight_[which].cookie;
+    completion.cookie = ended.got.cookie;
+    const bool failed = Byte() % 4 == 3;
+    if (failed) completion.report.status = core::OpStatus::kHardLimit;
     session_->Complete(completion);
     session_->Flush();
-    in_flight_.erase(in_flight_.begin() + static_cast<ptrdiff_t>(which));
     ++answered_;
+    if (const auto* op = std::get_if<OpRequest>(&ended.got.request)) {
+      if (StaysOpen(op->op) && !ended.closed && !failed) open_.push_back(ended);
+    } else {
+      CloseStep(std::get<StepClose>(ended.got.request).step, ended.number);
+    }
+  }
+
+  void CloseStep(uint64_t step, uint64_t number) {
+    const auto is_closed = [&](const Pulled& pulled) {
+      const auto* op = std::get_if<OpRequest>(&pulled.got.request);
+      return op != nullptr && op->op.step == step && pulled.number < number;
+    };
+    std::erase_if(open_, is_closed);
+    for (Pulled& pulled : in_flight_) pulled.closed |= is_closed(pulled);
   }
 
   const std::vector<uint8_t> input_;
@@ -184,7 +241,9 @@ class Run {
   shm::Segment& segment_;
   OptireduceShmHeader& header_;
   std::unique_ptr<ShmSession> session_;
-  std::vector<Submission> in_flight_;
+  std::vector<Pulled> in_flight_;
+  std::vector<Pulled> open_;  // ops that have ended, but for their step
+  uint64_t pulled_ = 0;
   uint64_t answered_ = 0;
 };
 

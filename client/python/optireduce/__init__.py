@@ -5,9 +5,12 @@
     with optireduce.connect() as session:
         with session.create_group(rank, world, rendezvous_dir="/shared/run1") as group:
             gradients = group.allocate(1_000_000)          # float32, in shared memory
-            gradients[:] = ...
-            report = group.all_reduce(gradients, op="avg", soft_ms=50).wait()
-            print(report.missing_fraction, report.missing_ranks)
+            for step in range(1, steps + 1):
+                gradients[:] = ...
+                report = group.all_reduce(gradients, op="avg", soft_ms=50, bucket=1, step=step).wait()
+                print(report.missing_fraction, report.missing_ranks)
+                group.close_step(step)                     # before the gradients are read
+                ...
 
 Everything that can go wrong is an optireduce.Error; its text names the rank and
 says what to do. Needs NumPy and liboptireduce.so, no compiler.

@@ -13,6 +13,7 @@ _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _BARRIER = range(1, 6)
 _OPS = {"sum": 1, "avg": 2, "min": 3, "max": 4}
 _MODES = {"bounded": 1, "exact": 2}
 _CODECS = {"none": 0, "hadamard": 1}
+_STEP_USED, _STEP_SKIPPED = 1, 2
 _EVENTS = {1: "suspect", 2: "healthy", 3: "lost"}
 
 
@@ -48,6 +49,7 @@ class Group:
         self.rank = rank
         self.world = world
         self.name = name
+        self._open = {}  # step -> arrays that the daemon may still write into
 
     def __enter__(self):
         return self
@@ -63,15 +65,19 @@ class Group:
         return self._session.allocate(shape, dtype)
 
     def all_reduce(self, array, op="avg", mode=None, *, output=None, soft_ms=None, hard_ms=None, bucket=None,
-                   step=None, codec="none"):
+                   step=None, loss_scale=1.0, codec="none"):
         """Reduces `array` over all ranks, in place or into `output`.
 
-        bucket: the key of a gradient bucket (None: a one-shot operation), with
-        the number of the training step.
+        bucket: the key of a gradient bucket, a number from 1. What it loses now
+        comes with later operations of the same bucket. None: a one-shot
+        operation, what it loses is lost.
+        step: the number of the training step, from 1: to be closed by close_step
+        before the result is read. None: closed at its end.
+        loss_scale: what the gradients were multiplied by.
         """
         output = array if output is None else output
         return self._submit(_ALL_REDUCE, array, output, array, op=op, mode=mode, soft_ms=soft_ms, hard_ms=hard_ms,
-                            bucket=bucket, step=step, codec=codec)
+                            bucket=bucket, step=step, loss_scale=loss_scale, codec=codec)
 
     def reduce_scatter(self, array, output, op="avg", mode=None, *, soft_ms=None, hard_ms=None, bucket=None,
                        step=None):
@@ -93,6 +99,24 @@ class Group:
         """Ends when all ranks have submitted it."""
         return self._submit(_BARRIER, None, None, None, mode="exact", hard_ms=hard_ms)
 
+    def close_step(self, step, used=True, timeout_s=5.0):
+        """Closes a training step and returns of how many operations.
+
+        Until then results that come late are put in place, from then on they
+        come with later operations. So wait for the step's operations, close it,
+        and only then read their arrays.
+
+        used=False: the results are thrown away, on all ranks alike (an overflow
+        under a loss scale, say); what is owed is as if the step had never been.
+        WaitTimeoutError: the daemon will still do it; call again.
+        """
+        outcome = _STEP_USED if used else _STEP_SKIPPED
+        closed = ctypes.c_uint64()
+        check(library().or_step_close(self._session._handle.pointer, self._number, step, outcome,
+                                      nanoseconds(timeout_s, 10**9), byref(closed)))
+        self._open.pop(step, None)
+        return closed.value
+
     def events(self):
         """What has happened to the other ranks since the last call."""
         found = []
@@ -109,6 +133,7 @@ class Group:
         if not self._session.closed:
             limit = nanoseconds(timeout_s, 10**9)
             check(library().or_group_leave(self._session._handle.pointer, self._number, limit))
+        self._open.clear()
 
     def _check_parts(self, whole, part):
         if getattr(whole, "size", 0) != getattr(part, "size", 0) * self.world:
@@ -117,7 +142,7 @@ class Group:
             )
 
     def _submit(self, collective, source, output, counted, op="sum", mode=None, soft_ms=None, hard_ms=None,
-                bucket=None, step=None, codec="none", root=0):
+                bucket=None, step=None, loss_scale=1.0, codec="none", root=0):
         handle = self._session._handle
         c = _library.initialized(_library.Operation)
         c.collective = collective
@@ -139,10 +164,14 @@ class Group:
         c.mode = _choose("mode", mode, _MODES)
         c.bucket = bucket or 0
         c.step = step or 0
+        if not loss_scale > 0:
+            raise InvalidArgumentError(f"loss_scale {loss_scale} is not positive")
+        c.loss_scale = loss_scale
         c.soft_limit_ns = nanoseconds(soft_ms, 10**6)
         c.hard_limit_ns = nanoseconds(hard_ms, 10**6)
         number = ctypes.c_uint64()
         check(library().or_submit(handle.pointer, self._number, byref(c), byref(number)))
-        operation = Operation(self._session, number.value, (source, output))
+        operation = Operation(self._session, number.value, (source, output),
+                              lambda: self._open.setdefault(step, []).append(output))
         self._session._unfinished[number.value] = operation
         return operation

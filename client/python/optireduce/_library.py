@@ -4,7 +4,7 @@ import ctypes
 import functools
 import os
 import pathlib
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 from optireduce._errors import Error, VersionError, make_error
 
@@ -75,6 +75,7 @@ class Operation(ctypes.Structure):
         ("step", c_uint64),
         ("soft_limit_ns", c_int64),
         ("hard_limit_ns", c_int64),
+        ("loss_scale", c_float),
     ]
 
 
@@ -100,6 +101,7 @@ class Report(ctypes.Structure):
         ("wall_late_ns", c_int64),
         ("decision_late_ns", c_int64),
         ("mismatch_rank", c_uint32),
+        ("step_open", c_uint32),
     ]
 
 
@@ -127,6 +129,7 @@ _CALLS = {
     "or_submit": (c_int, [c_void_p, c_uint64, POINTER(Operation), POINTER(c_uint64)]),
     "or_poll": (c_int, [c_void_p, c_uint64, POINTER(Report)]),
     "or_wait": (c_int, [c_void_p, c_uint64, c_int64, POINTER(Report)]),
+    "or_step_close": (c_int, [c_void_p, c_uint64, c_uint64, c_int32, c_int64, POINTER(c_uint64)]),
 }
 
 

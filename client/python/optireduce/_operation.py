@@ -35,6 +35,9 @@ class Report:
     # by the clock, and not counting time in which the daemon had no processor.
     wall_late_us: float
     decision_late_us: float
+    # Results that come late are still put in place: the array is the daemon's
+    # until its step is closed.
+    step_open: bool
 
 
 def _microseconds(nanos):
@@ -60,16 +63,22 @@ def _make_report(c):
         duration_us=c.duration_ns / 1000,
         wall_late_us=c.wall_late_ns / 1000,
         decision_late_us=c.decision_late_ns / 1000,
+        step_open=c.step_open != 0,
     )
 
 
 class Operation:
-    """A submitted operation. Its arrays are the daemon's until it has ended."""
+    """A submitted operation. Its arrays are the daemon's until it has ended.
 
-    def __init__(self, session, number, arrays):
+    With a bucket and a step its output stays the daemon's until the step is closed.
+    """
+
+    def __init__(self, session, number, arrays, keep_open):
+        """keep_open: called at the end if the step is open then."""
         self._session = session
         self._number = number
         self._arrays = arrays  # kept alive while the daemon uses them
+        self._keep_open = keep_open
         self._status = PENDING
         self._message = "the operation goes on: wait again"
         self._report = None
@@ -111,7 +120,9 @@ class Operation:
         self._message = _library.last_error()
         self._status = status
         self._report = _make_report(report)
-        self._arrays = None
+        if self._report.step_open:
+            self._keep_open()
+        self._arrays = self._keep_open = None
         self._session._unfinished.pop(self._number, None)
 
     def _result(self):

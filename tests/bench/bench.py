@@ -1,6 +1,7 @@
 """Measures OptiReduce and what it is compared with; docs/EXPERIMENTS.md explains.
 
     bench.sh sim --json FILE     the experiments in the simulator
+    bench.sh live --json FILE    Gloo's ring on real packets, and the simulated one
     bench.sh check FILE          whether the rows of FILE are what its samples say
     bench.sh report FILE         its rows and figures, for a document
 
@@ -15,6 +16,7 @@ import sys
 import build
 import check
 import files
+import live
 import measure
 import plan
 import report
@@ -57,7 +59,7 @@ def parse_arguments(arguments):
                               "and with --full hours. Prints the rows; writes them to FILE and, beside it, "
                               "every single time that they are made of.")
     sim.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
-    sim.add_argument("--full", action="store_true", help="1,000 ops in each run instead of 150, and up to 1,024 hosts")
+    sim.add_argument("--full", action="store_true", help="1,000 ops in each run instead of 150, and up to 256 hosts")
     sim.add_argument("--hosts", type=whole(4, 1024), default=plan.Options.hosts, metavar="N", help="%(default)s")
     sim.add_argument("--loss", type=share, default=plan.Options.loss, metavar="P",
                      help="share of all packets that is lost, whoever's: %(default)s")
@@ -67,6 +69,14 @@ def parse_arguments(arguments):
     sim.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
                      help="at most so many in each run; 0: as planned")
     sim.add_argument("--twice", action="store_true", help="makes each run twice; an error if their traces differ")
+
+    real = commands.add_parser("live", help="Gloo's ring on real packets, and the simulated one",
+                               description="Runs Gloo's ring all-reduce on hosts in network namespaces, and the "
+                               "simulator's under the same load: ten minutes on a machine that does nothing else.")
+    real.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
+    real.add_argument("--seed", type=whole(0, (1 << 63) - 1), default=plan.Options.seed, metavar="S", help="%(default)s")
+    real.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
+                      help=f"in each run; 0: {plan.LIVE_OPS}")
 
     verify = commands.add_parser("check", help="whether the rows of FILE are what its samples say",
                                  description="Computes every row of FILE anew from its samples.")
@@ -96,13 +106,36 @@ def sim(args):
         raise BenchError("--size is a multiple of 4.")
     check_writable(args.json)
     options = plan.Options(args.hosts, args.loss, args.size, args.seed, args.full, args.ops)
-    outcomes = measure.make_all(optisim(), plan.runs(options), args.twice, lambda line: print(line, flush=True))
-    samples = files.samples_path(args.json)
+    conclude(args.json, options, measure.make_all(optisim(), plan.runs(options), args.twice, say))
+    return 0
+
+
+def measure_live(args):
+    check_writable(args.json)
+    live.enter_namespaces()
+    options = plan.Options(seed=args.seed, ops=args.ops)
+    program = build.built("//tests/bench:gloo_ring", "tests/bench/gloo_ring")
+    simulated = measure.make_all(optisim(), plan.live_runs(options), say=say)
+    real = []
+    for load in plan.LIVE_LOADS:  # one after the other, with the machine to themselves
+        real.append(live.measure(program, load, options))
+        say(f"{real[-1]['run']}: {real[-1]['ops']} ops, {real[-1]['elapsed_ns'] / 1e9:.0f} s, "
+            f"load average {real[-1]['load_average']:.1f}")
+    conclude(args.json, options, simulated + real)
+    return 0
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def conclude(json_path, options, outcomes):
+    """Writes both files and prints the rows."""
+    samples = files.samples_path(json_path)
     files.write_samples(samples, options, outcomes)
     made = tables.evaluate_all({outcome["run"]: outcome for outcome in outcomes}, options, samples.name)
-    files.write_rows(args.json, made)
-    print(f"\n{text.terminal(made, options)}\n\nThe rows are in {args.json}, what they are made of in {samples}.")
-    return 0
+    files.write_rows(json_path, made)
+    say(f"\n{text.terminal(made, options)}\n\nThe rows are in {json_path}, what they are made of in {samples}.")
 
 
 def check_file(args):
@@ -119,7 +152,7 @@ def report_file(args):
     return 0
 
 
-COMMANDS = {"sim": sim, "check": check_file, "report": report_file}
+COMMANDS = {"sim": sim, "live": measure_live, "check": check_file, "report": report_file}
 
 
 def main(arguments):

@@ -56,7 +56,7 @@ class RowsTest(unittest.TestCase):
 
     def test_the_plan_has_the_runs_of_all_rows(self):
         options = plan.Options(full=True)
-        outcomes = testing.outcomes(options)
+        outcomes = {**testing.outcomes(options), **testing.live_outcomes()}
         self.assertEqual(list(evaluate(outcomes, options)), [row.name for row in rows.all_rows(options)])
 
     def test_a_ratio_is_the_peers_over_ours(self):
@@ -76,6 +76,28 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(made["sim.mse.ring_over_tar_per_half_n.n8"]["value"], 3 / 0.5 / 4)
         self.assertEqual(made["sim.mse.ring_over_tar_per_half_n.n64"]["value"], 3 / 0.5 / 32)
         self.assertEqual(made["sim.mse.ps_over_tar.equal_drop"]["value"], 1)
+
+    def test_the_spread_is_the_largest_over_the_smallest(self):
+        options = plan.Options(full=True)
+        outcomes = testing.outcomes(options)
+        outcomes["n64.tail30.ours"] = testing.outcome("n64.tail30.ours", [1000] * 9 + [1500])
+        self.assertEqual(evaluate(outcomes, options)["sim.scale.p99_over_p50_max_over_min"]["value"], 1.5)
+
+    def test_live_rows_compare_the_simulated_ring_with_the_real_one(self):
+        outcomes = testing.live_outcomes()
+        self.assertEqual(sorted(run.name for run in plan.live_runs(plan.Options())),
+                         sorted(run for run in outcomes if run.endswith(".ring")))
+        outcomes["live.quiet.gloo"]["load_average"] = 1.25
+        made = evaluate(outcomes)
+        self.assertEqual(len(made), 3 * len(plan.LIVE_LOADS))
+        row = made["live.ring.quiet.simulated_over_gloo.p50"]
+        self.assertEqual((row["value"], row["better"], row["peer"]), (1.1, "one", "gloo"))
+        self.assertIn("load average 1.2", row["note"])
+
+    def test_a_load_is_the_same_for_netlab_and_the_simulator(self):
+        load = plan.LiveLoad(2, (0.5, 1.0), (0.25, 2.0))
+        self.assertEqual(load.netlab(), ["--flows=2", "--pause=0.5-1.0", "--burst=0.25-2.0"])
+        self.assertEqual(load.optisim(), "2:500000-1000000:250000-2000000")
 
     def test_capped_rows_are_of_capped_runs(self):
         outcomes = testing.outcomes()

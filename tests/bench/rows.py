@@ -1,7 +1,7 @@
 """The rows: what is made of the runs, and what must be reached.
 
-A row is a figure of a run, or one figure over another. A row whose runs were
-not made is not there.
+A row is a figure of a run, one figure over another, or the largest of several over
+the smallest. A row whose runs were not made is not there.
 """
 
 import dataclasses
@@ -22,16 +22,25 @@ class Row:
     name: str
     top: Part
     under: Part = None  # the row is top / under
+    among: tuple = ()  # the row is the largest of top and these / the smallest
     divisor: float = 1  # and then by this
     unit: str = "ratio"
-    better: str = "lower"
+    better: str = "lower"  # or higher, or one: the nearer to 1
     peer: str = ""  # what ours is compared with
     at_least: float = None
     at_most: float = None
     note: str = ""
 
     def parts(self):
-        return [part for part in (self.top, self.under) if part]
+        return [part for part in (self.top, self.under, *self.among) if part]
+
+    def combine(self, values):
+        """Of the figures of all parts; None if the lower one of a ratio is 0."""
+        if self.among:
+            values = max(values), min(values)
+        if len(values) == 1:
+            return values[0] / self.divisor
+        return values[0] / values[1] / self.divisor if values[1] else None
 
     def target(self):
         if self.at_least is not None and self.at_most is not None:
@@ -97,6 +106,11 @@ def scale_rows(options):
         yield Row(f"sim.n{hosts}.tail30.ours.p99_over_p50.uncapped", Part(f"n{hosts}.tail30.ours", "p99_over_p50"))
 
 
+    everywhere = [Part("tail30.ours", "p99_over_p50"),
+                  *(Part(f"n{hosts}.tail30.ours", "p99_over_p50") for hosts in plan.scale(options))]
+    yield Row("sim.scale.p99_over_p50_max_over_min", everywhere[0], among=tuple(everywhere[1:]), at_most=1.2)
+
+
 def best_effort_rows():
     first = plan.BEST_EFFORT_HOSTS[0]
     for hosts in plan.BEST_EFFORT_HOSTS:
@@ -104,13 +118,21 @@ def best_effort_rows():
                   Part(f"mse.n{hosts}.tar", "mse"), divisor=hosts / 2, better="higher", peer="ring", at_least=0.9,
                   note="best effort, 0.1 % of packets dropped")
     yield Row("sim.mse.ps_over_tar.equal_drop", Part(f"mse.n{first}.ps", "mse"), Part(f"mse.n{first}.tar", "mse"),
-              better="higher", peer="ps", at_least=0.9, at_most=1.1, note="best effort, 0.1 % of packets dropped")
+              better="one", peer="ps", at_least=0.9, at_most=1.1, note="best effort, 0.1 % of packets dropped")
+
+
+def live_rows():
+    for load in plan.LIVE_LOADS:
+        for figure in ("p50", "p99"):
+            yield Row(f"live.ring.{load}.simulated_over_gloo.{figure}", Part(f"live.{load}.ring", figure),
+                      Part(f"live.{load}.gloo", figure), better="one", peer="gloo", at_least=0.85, at_most=1.15)
+        yield Row(f"live.gloo.{load}.p99_over_p50", Part(f"live.{load}.gloo", "p99_over_p50"), peer="gloo")
 
 
 def all_rows(options):
     """Of rate control, incast and fairness there is nothing yet: their rows go here."""
     n = f"n{options.hosts}"
-    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows()]
+    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows(), *live_rows()]
 
 
 # ---- what is made of them ------------------------------------------------
@@ -131,6 +153,7 @@ def note_of(row, used, options):
     notes = [row.note, ops]
     notes += [f"{name} = {getattr(options, name)}" for name in options.moved()]
     notes += [shipped.differences(outcome) for outcome in used]
+    notes += [f"load average {outcome['load_average']:.1f}" for outcome in used if "load_average" in outcome]
     return "; ".join(dict.fromkeys(filter(None, notes)))
 
 
@@ -139,12 +162,12 @@ def evaluate(row, outcomes, options, samples):
     used = [outcome_of(part, outcomes) for part in row.parts()]
     if None in used:
         return None
-    values = [figures.FIGURES[part.figure](outcome) for part, outcome in zip(row.parts(), used)]
-    if row.under and values[1] == 0:  # no background in a run that was too short
+    value = row.combine([figures.FIGURES[part.figure](outcome) for part, outcome in zip(row.parts(), used)])
+    if value is None:  # no background in a run that was too short
         return None
     return {
         "name": row.name,
-        "value": (values[0] / values[1] if row.under else values[0]) / row.divisor,
+        "value": value,
         "unit": row.unit,
         "better": row.better,
         "peer": row.peer,

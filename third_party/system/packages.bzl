@@ -1,6 +1,6 @@
 """Every library the project takes from Debian, one line each."""
 
-load("//third_party/system:pkg_config.bzl", "pkg_config_repository", "system_binary_repository")
+load("//third_party/system:pkg_config.bzl", "pkg_config_repository", "system_binary_repository", "system_library_repository")
 
 # Repository name -> pkg-config modules. `@name` is the C++ target.
 _PACKAGES = {
@@ -24,4 +24,7 @@ _PACKAGES = {
 def system_packages():
     for name, modules in _PACKAGES.items():
         pkg_config_repository(name = name, packages = modules)
+
+    # Debian's package has no .pc file.
+    system_library_repository(name = "gloo", header = "gloo/allreduce.h", libraries = ["gloo"])
     system_binary_repository(name = "protoc_bin", program = "protoc")

@@ -66,6 +66,28 @@ pkg_config_repository = repository_rule(
     configure = True,
 )
 
+def _system_library_repository_impl(ctx):
+    if not ctx.path("/usr/include/" + ctx.attr.header).exists:
+        fail("<{}> is missing. ./deploy/test.sh installs it.".format(ctx.attr.header))
+    ctx.file("BUILD.bazel", _BUILD.format(
+        packages = "has nothing about it",
+        name = ctx.name,
+        defines = "[]",
+        linkopts = repr(["-l" + library for library in ctx.attr.libraries]),
+        includes = "[]",
+    ))
+
+# A library that pkg-config does not know.
+system_library_repository = repository_rule(
+    implementation = _system_library_repository_impl,
+    attrs = {
+        "header": attr.string(mandatory = True),
+        "libraries": attr.string_list(mandatory = True),
+    },
+    local = True,
+    configure = True,
+)
+
 def _system_binary_repository_impl(ctx):
     path = ctx.which(ctx.attr.program)
     if not path:

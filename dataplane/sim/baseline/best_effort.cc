@@ -23,8 +23,9 @@ class BestEffort {
     for (uint64_t batch = 0; batch < kBatches; ++batch) {
       double sum = 0;
       for (uint64_t op = 0; op < ops; ++op) {
-        for (size_t shard = 0; shard < spec_.hosts; ++shard)
+        for (size_t shard = 0; shard < spec_.hosts; ++shard) {
           sum += Shard(shard);
+        }
       }
       result_.squared_error.push_back(sum / results);
     }

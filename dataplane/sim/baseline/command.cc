@@ -53,7 +53,7 @@ bool ParseRange(const std::string& text, Duration* low, Duration* high) {
 
 // A preset's name, or "FLOWS:PAUSE_US:BURST_US", the last two ranges.
 std::optional<BackgroundSpec> ParseBackground(const std::string& text) {
-  if (const auto preset = FindBackground(text)) return preset;
+  if (auto preset = FindBackground(text)) return preset;
   const std::vector<std::string> fields = Split(text, ':');
   if (fields.size() != 3) return std::nullopt;
   BackgroundSpec spec;
@@ -88,8 +88,9 @@ absl::Status CheckSpec(const ExperimentSpec& spec) {
       spec.late > 1000) {
     return Invalid("--period, --late: 0 to 1000 times the bytes' own time");
   }
-  if (spec.late > 0 && spec.period == 0)
+  if (spec.late > 0 && spec.period == 0) {
     return Invalid("--late needs --period");
+  }
   return absl::OkStatus();
 }
 

@@ -103,7 +103,7 @@ absl::Status Validate(const GroupConfig& config) {
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& config)
-    : rate_(config.rate_bps), pacer_(&rate_, config.burst_bytes) {}
+    : pacer_(config.rate_bps, config.burst_bytes) {}
 
 EngineCore::~EngineCore() = default;
 

@@ -165,7 +165,6 @@ class EngineCore {
   Group* Find(GroupId group) const;
   Verdict Receive(const PacketView& packet, Timestamp arrival, Timestamp now);
 
-  FixedRate rate_;
   mutable Pacer pacer_;
   Counters counters_;
   TransitionCounts transitions_;

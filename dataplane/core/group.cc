@@ -115,7 +115,7 @@ size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
   return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
          Align(Assembly::BytesNeeded(plan)) +
          Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 4 * tails +
-         world() * sizeof(uint32_t);
+         3 * world() * sizeof(uint32_t);
 }
 
 // The same on every rank, so that all refuse the same op.
@@ -163,7 +163,6 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   const uint32_t own_chunks = op->plan.ChunksOf(config_.self);
   op->sending.results = reinterpret_cast<uint32_t*>(at);
   op->sending.results_total = op->has_stage2() ? own_chunks : 0;
-  op->sending.data_end = op->has_stage1() ? op->plan.longest_shard() : 0;
   at += Align(size_t{own_chunks} * sizeof(uint32_t));
   const size_t words = BitmapView::WordsFor(world());
   for (BitmapView* ranks : {&op->data_tails, &op->result_tails,
@@ -173,7 +172,13 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
     at += Align(words * 8);
   }
   op->acknowledged = reinterpret_cast<uint32_t*>(at);
-  std::fill_n(op->acknowledged, world(), 0u);
+  op->sending.data_next = op->acknowledged + world();
+  op->sending.results_next = op->sending.data_next + world();
+  std::fill_n(op->acknowledged, 3 * world(), 0u);
+  op->sending.streams_left = 0;
+  for (size_t i = 0; i < world() && op->has_stage1(); ++i) {
+    op->sending.streams_left += op->plan.ChunksOf(RankAt(i)) > 0;
+  }
 }
 
 uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {

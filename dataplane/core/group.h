@@ -291,7 +291,10 @@ class Group {
   bool ResultOf(Op* op, TxDescriptor* out, Timestamp now);
   bool NextData(TxDescriptor* out, Timestamp now);
   bool DataOf(Op* op, TxDescriptor* out, Timestamp now);
-  bool CanResend(const Op& op, uint32_t local) const;
+  bool NextOfStream(Op* op, Rank owner, uint32_t position, TxDescriptor* out,
+                    Timestamp now);
+  bool CanResend(const Op& op, Rank peer, uint32_t local) const;
+  void QueueResult(Op* op, uint32_t local);
   bool MaySendData(const Op& op, Rank owner, uint32_t position) const;
   uint32_t StreamChunk(const Op& op, Rank owner, uint32_t position,
                        uint32_t chunks) const;

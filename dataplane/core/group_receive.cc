@@ -267,7 +267,7 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
   op->reduction.Freeze(local, own_input);
   maybe_sendable_ = true;  // its result, and in exact mode the next own chunk
   if (op->has_stage2()) {
-    op->sending.results[op->sending.results_tail++] = local;
+    QueueResult(op, local);
   } else {
     AcknowledgeReduced(op, now);
   }
@@ -419,7 +419,9 @@ void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
     const wire::ChunkRange& range = nack.ranges[i];
     for (uint32_t n = 0; n < range.count; ++n) {
       const uint32_t local = range.first + n;
-      if (local >= chunks || local >= op->sending.data_position) return;
+      if (local >= chunks || local >= op->sending.data_next[source.index()]) {
+        return;
+      }
       if (!Ask(Request::Kind::kData, source, op->seq, local)) return;
     }
   }
@@ -436,7 +438,7 @@ void Group::AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack) {
     for (uint32_t n = 0; n < range.count; ++n) {
       const uint32_t local = range.first + n;
       if (local >= chunks) return;
-      if (!CanResend(*op, local)) continue;
+      if (!CanResend(*op, source, local)) continue;
       if (!Ask(Request::Kind::kResult, source, op->seq, local)) return;
     }
   }

@@ -170,7 +170,7 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   if (op == nullptr) return false;
   switch (request.kind) {
     case Request::Kind::kResult:
-      if (!CanResend(*op, request.chunk)) return false;
+      if (!CanResend(*op, peer, request.chunk)) return false;
       SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
       return true;
     case Request::Kind::kData:
@@ -236,18 +236,22 @@ void Group::SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now) {
   Finish(header, peer, out);
 }
 
-// Whether a frozen or gathered chunk can be sent again. Not while others still
-// wait for their first copy: then the asker's may be on its way too.
-bool Group::CanResend(const Op& op, uint32_t local) const {
+// Whether a frozen or gathered chunk can be sent again. Of an exact op not
+// while the asker's first copies wait: what it lacks may be among them.
+bool Group::CanResend(const Op& op, Rank peer, uint32_t local) const {
   if (!op.has_descriptor || op.memory.block == nullptr || op.mismatched ||
       !op.has_stage2() || local >= op.plan.ChunksOf(config_.self)) {
     return false;
   }
-  if (!op.has_stage1()) {
-    return op.state == OpState::kActive && local < op.sending.results_head;
-  }
+  const uint32_t sent = op.sending.results_next[peer.index()];
+  if (!op.has_stage1()) return op.state == OpState::kActive && local < sent;
   return op.reduction.IsFrozen(local) &&
-         (!op.is_exact() || op.sending.results_head == op.sending.results_tail);
+         (!op.is_exact() || sent == op.sending.results_frozen);
+}
+
+void Group::QueueResult(Op* op, uint32_t local) {
+  op->sending.results[op->sending.results_frozen++] = local;
+  op->sending.results_owed += world();
 }
 
 bool Group::NextResult(TxDescriptor* out, Timestamp now) {
@@ -270,23 +274,25 @@ bool Group::ResultOf(Op* op, TxDescriptor* out, Timestamp now) {
       (op->state != OpState::kActive || op->opened_count < world())) {
     return false;
   }
-  while (sending.results_head < sending.results_tail) {
-    const uint32_t local = sending.results[sending.results_head];
-    const bool tail = sending.results_total - sending.results_head <=
-                      TailLength(sending.results_total);
-    while (sending.results_peer < world()) {
-      // Everybody starts with another receiver.
-      const Rank rank =
-          RankAt((config_.self.index() + 1 + sending.results_peer++) % world());
-      if (IsSelf(rank) || !WantsPackets(rank) ||
-          op->seq.IsBefore(PeerOf(rank).done_upto)) {
-        continue;
-      }
-      SendResult(op, rank, local, tail ? wire::kFlagTail : 0, out, now);
-      return true;
+  for (size_t idle = 0; idle < world() && sending.results_owed > 0; ++idle) {
+    // Everybody starts with another receiver.
+    const Rank rank =
+        RankAt((config_.self.index() + 1 + sending.results_turn) % world());
+    sending.results_turn = (sending.results_turn + 1) % world();
+    uint32_t& next = sending.results_next[rank.index()];
+    if (next == sending.results_frozen) continue;
+    if (IsSelf(rank) || !WantsPackets(rank) ||
+        op->seq.IsBefore(PeerOf(rank).done_upto)) {
+      sending.results_owed -= sending.results_frozen - next;
+      next = sending.results_frozen;
+      continue;
     }
-    sending.results_peer = 0;
-    ++sending.results_head;
+    const bool tail =
+        sending.results_total - next <= TailLength(sending.results_total);
+    const uint32_t local = sending.results[next++];
+    --sending.results_owed;
+    SendResult(op, rank, local, tail ? wire::kFlagTail : 0, out, now);
+    return true;
   }
   return false;
 }
@@ -328,40 +334,51 @@ bool Group::NextData(TxDescriptor* out, Timestamp now) {
   return false;
 }
 
-// The scatter, chunk-major: position j goes to all owners before j + 1.
+// The scatter, chunk-major: position j goes to all owners before j + 1, but for
+// owners that must wait.
 bool Group::DataOf(Op* op, TxDescriptor* out, Timestamp now) {
   OpSending& sending = op->sending;
   if (now >= op->send_bound && !op->is_exact()) {
-    sending.data_position = sending.data_end;  // nobody would sum it
+    sending.streams_left = 0;  // nobody would sum it
   }
+  size_t waiting = 0;  // streams in a row
   for (uint32_t budget = kScatterBudget; budget > 0; --budget) {
-    if (sending.data_position >= sending.data_end) return false;
-    if (sending.data_peer == world()) {
-      sending.data_peer = 0;
-      ++sending.data_position;
-      continue;
-    }
+    if (sending.streams_left == 0 || waiting == world()) return false;
     // Everybody starts with another owner, and with himself last.
     const Rank owner =
-        RankAt((config_.self.index() + 1 + sending.data_peer) % world());
-    const uint32_t position = sending.data_position;
+        RankAt((config_.self.index() + 1 + sending.data_turn) % world());
+    sending.data_turn = (sending.data_turn + 1) % world();
+    uint32_t& position = sending.data_next[owner.index()];
     const uint32_t chunks = op->plan.ChunksOf(owner);
-    if (position < chunks && !MaySendData(*op, owner, position)) return false;
-    ++sending.data_peer;
-    if (position >= chunks || !IsExpected(owner, op->seq)) continue;
-    const uint32_t local = StreamChunk(*op, owner, position, chunks);
-    if (IsSelf(owner)) {
-      AddOwnChunk(op, local, now);
-      if (op->state != OpState::kActive) return false;
+    if (position == chunks || !MaySendData(*op, owner, position)) {
+      ++waiting;
       continue;
     }
-    const ChunkInfo info = op->plan.ChunkOf(owner, local);
-    if (op->assembly.Has(info.chunk)) continue;  // reduced already
-    const bool tail = chunks - position <= TailLength(chunks);
-    SendData(op, owner, info, tail ? wire::kFlagTail : 0, out, now);
-    return true;
+    waiting = 0;
+    const bool sent = NextOfStream(op, owner, position++, out, now);
+    if (op->state != OpState::kActive) return sent;  // its last own chunk
+    if (position == chunks) --sending.streams_left;
+    if (sent) return true;
   }
   return false;
+}
+
+// Whether there was something to send: not to oneself, nor what is known to be
+// of no use.
+bool Group::NextOfStream(Op* op, Rank owner, uint32_t position,
+                         TxDescriptor* out, Timestamp now) {
+  if (!IsExpected(owner, op->seq)) return false;
+  const uint32_t chunks = op->plan.ChunksOf(owner);
+  const uint32_t local = StreamChunk(*op, owner, position, chunks);
+  if (IsSelf(owner)) {
+    AddOwnChunk(op, local, now);
+    return false;
+  }
+  const ChunkInfo info = op->plan.ChunkOf(owner, local);
+  if (op->assembly.Has(info.chunk)) return false;  // reduced already
+  const bool tail = chunks - position <= TailLength(chunks);
+  SendData(op, owner, info, tail ? wire::kFlagTail : 0, out, now);
+  return true;
 }
 
 // In bounded mode every stream starts at an offset of its own, so that a cut

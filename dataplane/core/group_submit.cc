@@ -259,7 +259,7 @@ void Group::QueueGathered(Op* op) {
     uint8_t* to = op->buffers.output + op->OutputOffset(info);
     if (to != from) std::memcpy(to, from, info.bytes);
     op->assembly.Note(info, static_cast<uint16_t>(world()));
-    op->sending.results[op->sending.results_tail++] = local;
+    QueueResult(op, local);
   }
 }
 

@@ -268,7 +268,8 @@ void Group::CheckEarly(Op* op, Timestamp now) {
 // Tails of all peers that may still send, or almost everything, are in; and the
 // own trainer's part too, which is not lost but only not read yet.
 bool Group::IsStage1Spent(const Op& op) const {
-  if (!op.is_submitted() || op.sending.data_position < op.sending.data_end) {
+  if (!op.is_submitted() ||
+      op.sending.data_next[config_.self.index()] < op.reduction.chunks()) {
     return false;
   }
   uint64_t due = 0;

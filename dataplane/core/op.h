@@ -29,15 +29,19 @@ struct OpMemory {
 // What is still to be sent, apart from answers.
 struct OpSending {
   uint32_t opens = 0;  // of our OPEN: rounds and ranks that are behind us
-  // Scatter, chunk-major: position in the streams, then peer.
-  uint32_t data_position = 0;
-  uint32_t data_peer = 0;
-  uint32_t data_end = 0;  // longest shard, in chunks; 0: nothing to scatter
-  // Frozen chunks in the order of their freezing; the head goes to all peers.
+  // The scatter: how far each rank's stream is, the own one too. Streams take
+  // turns, packet by packet, so that all are at one position unless some must
+  // wait.
+  uint32_t* data_next = nullptr;
+  uint32_t data_turn = 0;
+  uint32_t streams_left = 0;  // that are not through
+  // Frozen chunks in the order of their freezing, and how many of them each
+  // rank has been sent. Ranks take turns here too.
   uint32_t* results = nullptr;
-  uint32_t results_head = 0;
-  uint32_t results_tail = 0;
-  uint32_t results_peer = 0;
+  uint32_t* results_next = nullptr;
+  uint32_t results_frozen = 0;
+  uint32_t results_turn = 0;
+  uint64_t results_owed = 0;   // over all ranks
   uint32_t results_total = 0;  // chunks of the own shard
 };
 

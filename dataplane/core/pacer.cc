@@ -4,34 +4,38 @@
 
 namespace optireduce::core {
 
-Pacer::Pacer(const RateController* rate, uint32_t burst_bytes)
-    : rate_(rate),
+Pacer::Pacer(uint64_t rate_bps, uint32_t burst_bytes)
+    : rate_bps_(rate_bps),
       capacity_(Tokens{burst_bytes} * 8 * kPerBit),
       tokens_(capacity_) {}
+
+void Pacer::SetRate(uint64_t rate_bps, Timestamp now) {
+  Fill(now);
+  rate_bps_ = rate_bps;
+}
 
 void Pacer::Fill(Timestamp now) {
   // Also a clock that stands still or jumps back.
   if (now <= filled_at_) return;
-  const Tokens gained =
-      Tokens{(now - filled_at_).nanos()} * rate_->BitsPerSecond();
+  const Tokens gained = Tokens{(now - filled_at_).nanos()} * rate_bps_;
   tokens_ = std::min(capacity_, tokens_ + gained);
   filled_at_ = now;
 }
 
 bool Pacer::MaySend(Timestamp now) {
-  if (rate_->BitsPerSecond() == 0) return true;
+  if (rate_bps_ == 0) return true;
   Fill(now);
   return tokens_ >= 0;
 }
 
 void Pacer::OnSent(uint32_t bytes) {
-  if (rate_->BitsPerSecond() == 0) return;
+  if (rate_bps_ == 0) return;
   tokens_ -= Tokens{bytes} * 8 * kPerBit;
 }
 
 Timestamp Pacer::NextSend(Timestamp now) {
   if (MaySend(now)) return now;
-  const Tokens rate = rate_->BitsPerSecond();
+  const Tokens rate = rate_bps_;
   const Tokens wait = (-tokens_ + rate - 1) / rate;  // rounded up: never early
   return now + Duration::Nanos(static_cast<int64_t>(wait));
 }

@@ -9,31 +9,19 @@
 
 namespace optireduce::core {
 
-// Decides how fast to send. The fixed rate below is the first; controllers that
-// adapt to feedback take its place.
-class RateController {
- public:
-  virtual ~RateController() = default;
-  // 0: no limit.
-  virtual uint64_t BitsPerSecond() const = 0;
-};
-
-class FixedRate final : public RateController {
- public:
-  explicit FixedRate(uint64_t bits_per_second) : rate_(bits_per_second) {}
-  uint64_t BitsPerSecond() const override { return rate_; }
-
- private:
-  uint64_t rate_;
-};
-
 // A token bucket that fills by the nanosecond and keeps fractions: over any
 // time it grants the rate exactly. A packet may leave while the bucket is not
 // in debt, and may put it in debt.
 class Pacer {
  public:
-  // `rate` must outlive the pacer. The bucket starts full.
-  Pacer(const RateController* rate, uint32_t burst_bytes);
+  // No limit.
+  Pacer() = default;
+  // In bits per second; 0: no limit. The bucket starts full.
+  Pacer(uint64_t rate_bps, uint32_t burst_bytes);
+
+  // From now on.
+  void SetRate(uint64_t rate_bps, Timestamp now);
+  uint64_t rate_bps() const { return rate_bps_; }
 
   bool MaySend(Timestamp now);
   void OnSent(uint32_t bytes);
@@ -49,9 +37,9 @@ class Pacer {
 
   void Fill(Timestamp now);
 
-  const RateController* rate_;
-  Tokens capacity_;
-  Tokens tokens_;
+  uint64_t rate_bps_ = 0;
+  Tokens capacity_ = 0;
+  Tokens tokens_ = 0;
   Timestamp filled_at_;
 };
 

@@ -56,8 +56,6 @@ class ChunkPlan {
   // Chunk numbers are below this; some of them may not exist.
   uint32_t chunk_limit() const { return shards_ * stride_; }
   uint32_t total_chunks() const { return total_chunks_; }
-  // In chunks.
-  uint32_t longest_shard() const { return stride_; }
   uint32_t rotation() const { return rotation_; }
 
   // Of the shard this rank owns; 0 if it owns none or an empty one.

@@ -206,14 +206,13 @@ Json PayloadForMtu(Arguments* arguments) {
 // What a token bucket that is empty at first grants to who takes all it can at
 // every poll.
 Json TokenBucket(Arguments* arguments) {
-  const core::FixedRate rate(
-      arguments->Number("rate_bps", 1, 1'000'000'000'000));
+  const uint64_t rate = arguments->Number("rate_bps", 1, 1'000'000'000'000);
   const auto burst =
       static_cast<uint32_t>(arguments->Number("burst_bytes", 1, kU32, 65'536));
   const uint64_t poll = arguments->Number("poll_ns", 1, kU32, 10'000);
   const uint64_t time =
       arguments->Number("time_ns", 1, 1'000'000'000'000, 1'000'000);
-  core::Pacer pacer(&rate, burst);
+  core::Pacer pacer(rate, burst);
   pacer.OnSent(static_cast<uint32_t>(pacer.Available(Timestamp())));
   uint64_t granted = 0;
   for (uint64_t now = poll; now <= time; now += poll) {

@@ -27,6 +27,7 @@ void Account::Begin(Ledger* ledger, Bucket* bucket, const OpDescriptor& op,
   bucket_ = bucket;
   plan_ = plan;
   seq_ = seq;
+  step_number_ = op.step;
   dtype_ = op.dtype;
   wire_ = plan.wire_dtype();
   const bool is_sum = op.reduce_op == gradcodec::ReduceOp::kSum;
@@ -38,6 +39,7 @@ void Account::Begin(Ledger* ledger, Bucket* bucket, const OpDescriptor& op,
   phase_ = Phase::kRunning;
   step_ = Step::kOpen;
   skip_at_end_ = false;
+  release_at_close_ = false;
   ++bucket->open_ops;
   for (uint32_t i = 0; i < plan.chunk_limit(); ++i) {
     chunks_[i] = Chunk();
@@ -444,8 +446,7 @@ void Account::NoHolder(const ChunkInfo& info) {
 
 void Account::Evict() {
   Require(has_ended());
-  CloseUsed();
-  if (step_ == Step::kSkipped) return;
+  if (step_ == Step::kSkipped || bucket_ == nullptr) return;
   ForgiveHeld(ForgivenFor::kEvicted);
   ForgiveMissingResults(ForgivenFor::kEvicted);
 }

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "dataplane/core/forgiven.h"
 #include "dataplane/core/plan.h"
 #include "dataplane/core/types.h"
 #include "gradcodec/dtype.h"
@@ -31,18 +32,6 @@ namespace optireduce::core {
 
 class Ledger;
 struct Bucket;
-
-// Why something is owed no longer although it was never paid.
-enum class ForgivenFor : uint8_t {
-  kOwnerGone,    // nobody knows whether a contribution was summed
-  kNoHolder,     // no living rank has the result
-  kEvicted,      // the op was pushed out of the group's memory
-  kNoMemory,     // the ledger's budget
-  kReset,        // new epoch, the bucket's size or type changed, import
-  kOverwritten,  // debts: the parameters were replaced
-  kNonFinite,    // NaN and infinities are never stored
-};
-inline constexpr size_t kForgivenReasons = 7;
 
 // A reduced chunk as it comes: from its owner, from another rank that holds it,
 // or by the decision that it is void (c = 0).
@@ -70,6 +59,7 @@ class Account {
   Account& operator=(const Account&) = delete;
 
   OpSeq seq() const { return seq_; }
+  uint64_t step() const { return step_number_; }
 
   // The payload of this rank's DATA for a chunk; alike each time. False once
   // its contribution is booked or forgiven: it is never to be sent again. Works
@@ -105,15 +95,21 @@ class Account {
   // No other living rank has the result either.
   void NoHolder(const ChunkInfo& info);
 
-  // Rule 21: closes the step as used and forgives what is open. After the op's
-  // end only.
+  // Rule 21: forgives what is still to come. After the op's end only; the step
+  // is closed apart.
   void Evict();
 
   bool has_ended() const {
     return phase_ == Phase::kComplete || phase_ == Phase::kFailed;
   }
+  // Whether the step is closed, or will be by the op's end.
+  bool is_closed() const { return step_ != Step::kOpen || skip_at_end_; }
   // No result is still waited for: the op may complete.
   bool has_all_results() const { return lacking_results_ == 0; }
+  // Nobody need be asked for anything. The step may still be open.
+  bool has_everything() const {
+    return lacking_results_ == 0 && lacking_bookings_ == 0;
+  }
   // Rule 19: nothing is owed either way.
   bool is_settled() const;
 
@@ -194,6 +190,7 @@ class Account {
   Bucket* bucket_ = nullptr;  // null: detached, the bucket was reset
   ChunkPlan plan_;
   OpSeq seq_{};
+  uint64_t step_number_ = 0;
   gradcodec::Dtype dtype_ = gradcodec::Dtype::kFloat32;  // of the buffers
   gradcodec::Dtype wire_ = gradcodec::Dtype::kFloat32;
   float divisor_ = 1;  // of a result, to get the mean: SUM's is the world
@@ -205,6 +202,7 @@ class Account {
   Phase phase_ = Phase::kFree;
   Step step_ = Step::kOpen;
   bool skip_at_end_ = false;
+  bool release_at_close_ = false;
 };
 
 }  // namespace optireduce::core

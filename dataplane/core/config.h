@@ -49,7 +49,8 @@ struct GroupConfig {
   Rank self{};
   std::vector<Endpoint> members;  // by rank; size() is N, 1..1024
 
-  // Liveness and repair, local matters.
+  // Liveness, repair and room, local matters.
+  uint32_t max_buckets = 1024;  // with residuals and debts, at least 1
   Duration formation_limit = Duration::Seconds(10);
   Duration heartbeat = Duration::Millis(100);
   Duration suspect_after = Duration::Millis(300);

@@ -741,6 +741,7 @@ class World {
         local.chunks[info.chunk].lost_r |=
             local.account->LacksResult(info.chunk);
       });
+      local.account->CloseUsed();
       local.account->Evict();
       local.closed = true;
       EXPECT_TRUE(local.account->is_settled());

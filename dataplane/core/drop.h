@@ -37,10 +37,11 @@ enum class Verdict : uint8_t {
   kBadChunkLength,
   kBeyondCredit,  // exact mode: ahead of what the owner can hold
   kDuplicate,
+  kConflict,    // bucketed ops: another result than the one that is here
   kLate,        // after the freeze or the close
   kUnexpected,  // a type or stage this op has no use for
 };
-inline constexpr size_t kNumVerdicts = 24;
+inline constexpr size_t kNumVerdicts = 25;
 
 // "accepted", "bad_crc", ...: the names of the counters.
 std::string_view Name(Verdict verdict);

@@ -75,6 +75,7 @@ absl::Status Validate(const GroupConfig& config) {
                    std::to_string(wire::kPayloadQuantum) + ", not " +
                    std::to_string(config.payload_bytes));
   }
+  if (config.max_buckets < 1) return Invalid("max_buckets is at least 1");
   if (config.quorum_permille < 1 || config.quorum_permille > 1000) {
     return Invalid("quorum_permille is 1 to 1000, not " +
                    std::to_string(config.quorum_permille));
@@ -242,6 +243,12 @@ bool EngineCore::PopEvent(Event* event) {
 GroupStatus EngineCore::Status(GroupId group) const {
   const Group* found = Find(group);
   return found == nullptr ? GroupStatus{} : found->Status();
+}
+
+bool EngineCore::ReadBucket(GroupId group, uint64_t bucket, float* residual,
+                            float* debt) const {
+  const Group* found = Find(group);
+  return found != nullptr && found->ledger().Read(bucket, residual, debt);
 }
 
 std::vector<GroupId> EngineCore::Groups() const {

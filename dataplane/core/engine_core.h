@@ -31,6 +31,7 @@
 #include "dataplane/core/config.h"
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
+#include "dataplane/core/forgiven.h"
 #include "dataplane/core/pacer.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
@@ -107,6 +108,12 @@ struct GroupStatus {
   uint32_t ops_kept = 0;  // slots in use
   size_t memory_used = 0;
   size_t memory_budget = 0;
+  // Of residuals and debts, and what of them was given up.
+  size_t ledger_used = 0;
+  size_t ledger_budget = 0;
+  ForgivenCounts forgiven{};
+  // No bucketed op is open here: all there is are residuals and debts.
+  bool ledger_quiet = false;
   std::vector<PeerStatus> peers;
 };
 
@@ -159,6 +166,10 @@ class EngineCore {
   // How often each event met an op in each state, over all groups.
   const TransitionCounts& transitions() const { return transitions_; }
   GroupStatus Status(GroupId group) const;
+  // Copies of a bucket's residual and debt, its count of elements each. False
+  // if it has none yet.
+  bool ReadBucket(GroupId group, uint64_t bucket, float* residual,
+                  float* debt) const;
   std::vector<GroupId> Groups() const;
 
  private:

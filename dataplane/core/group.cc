@@ -10,6 +10,17 @@ constexpr size_t kRequests = 4096;
 
 size_t Align(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// An op whose step is open keeps its account when it loses its slot; there is
+// one of each bucket at most.
+LedgerConfig LedgerOf(const GroupConfig& config, size_t slots) {
+  return {.world = config.members.size(),
+          .self = config.self,
+          .payload_bytes = config.payload_bytes,
+          .budget = config.ledger_budget,
+          .max_ops = slots + config.max_buckets,
+          .max_buckets = config.max_buckets};
+}
+
 }  // namespace
 
 Group::Group(GroupId id, const GroupConfig& config,
@@ -21,6 +32,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       rng_(uint64_t{config.tag} << 16 | config.self.value()),
       transitions_(transitions),
       bounds_(config),
+      ledger_(LedgerOf(config, std::bit_ceil(size_t{config.window} * 2))),
       // Twice the window, so that closed ops are kept while new ones open; a
       // power of two, so that numbers map alike across their wrap.
       slots_(std::bit_ceil(size_t{config.window} * 2)),
@@ -35,7 +47,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       control_due_words_(BitmapView::WordsFor(peers_.size())),
       control_due_(control_due_words_, peers_.size()),
       requests_(kRequests),
-      events_(slots_.size() * 4 + peers_.size() * 4 + 16),
+      events_(slots_.size() * 6 + peers_.size() * 4 + 16),
       formation_deadline_(now + config.formation_limit),
       hello_at_(now),
       last_advance_(now) {
@@ -128,6 +140,12 @@ size_t Group::WorstCaseBytes(const OpDescriptor& descriptor,
     bytes += ByteArena::Cost(Coefficients::BytesNeeded(descriptor.count));
   }
   return bytes;
+}
+
+bool Group::MayEverFit(const OpDescriptor& descriptor,
+                       const ChunkPlan& plan) const {
+  return WorstCaseBytes(descriptor, plan) <= arena_.capacity() &&
+         (!IsBucketed(descriptor) || ledger_.HasRoomFor(plan.chunk_limit()));
 }
 
 // Takes all that the op must have, or nothing: half of it would stand in the
@@ -226,13 +244,15 @@ void Group::GiveUpContributions(Op* op) {
 }
 
 // Rule 21: over budget the oldest closed op goes. An exact one, whose result
-// others may still need, only after its hard limit.
+// others may still need, only after its hard limit; one with debts only after
+// some time for questions.
 bool Group::EvictOldest(OpSeq keep_from, Timestamp now) {
   if (!floor_.IsBefore(low_) || !floor_.IsBefore(keep_from)) return false;
   if (Op* op = FindOp(floor_); op != nullptr) {
     if (op->has_descriptor && op->is_exact() && now < op->hard_limit) {
       return false;
     }
+    if (MayBeOwed(*op, now)) return false;
     Count(*op, OpEvent::kEvict);
     ReleaseOp(op);
   }
@@ -251,6 +271,7 @@ void Group::FreeMemory(Op* op) {
 }
 
 void Group::ReleaseOp(Op* op) {
+  CloseAccount(op);
   FreeMemory(op);
   op->state = OpState::kFree;
 }
@@ -258,6 +279,7 @@ void Group::ReleaseOp(Op* op) {
 // Nothing more is decided here: `low_` may pass the op (rule 4).
 void Group::CloseOp(Op* op, Timestamp now) {
   op->state = op->is_submitted() ? OpState::kClosed : OpState::kLate;
+  BeginQuestions(op, now);
   AdvanceWindow(now);
 }
 
@@ -282,8 +304,8 @@ void Group::AdvanceWindow(Timestamp now) {
   OpenHeard(now);
   while (done_.IsBefore(low_)) {
     const Op* op = FindOp(done_);
-    const bool settled = op == nullptr || op->state == OpState::kClosed ||
-                         phase_ >= Phase::kLeaving;
+    const bool settled = op == nullptr || phase_ >= Phase::kLeaving ||
+                         (op->state == OpState::kClosed && !op->is_owed());
     if (!settled) break;
     if (op != nullptr && !op->local_only) FeedbackSoon(now);
     done_ = done_.Next();
@@ -307,9 +329,9 @@ void Group::OpenHeard(Timestamp now) {
   }
 }
 
-// Room for an event more, besides one for every op and those about peers.
+// Room for an event more, besides two for every op and those about peers.
 bool Group::HasEventRoom() const {
-  return events_.size() - events_count_ >= slots_.size() + 2 * world() + 8;
+  return events_.size() - events_count_ >= slots_.size() * 2 + 2 * world() + 8;
 }
 
 void Group::PushEvent(const PendingEvent& event) {
@@ -358,6 +380,10 @@ GroupStatus Group::Status() const {
   }
   status.memory_used = arena_.used();
   status.memory_budget = arena_.capacity();
+  status.ledger_used = ledger_.memory_used();
+  status.ledger_budget = ledger_.memory_capacity();
+  status.forgiven = ledger_.forgiven();
+  status.ledger_quiet = ledger_.IsQuiet();
   for (const Peer& peer : peers_) {
     PeerStatus& row = status.peers.emplace_back();
     row.endpoint = peer.endpoint;

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
 #include "dataplane/core/engine_core.h"
+#include "dataplane/core/ledger.h"
 #include "dataplane/core/op.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
@@ -99,7 +101,10 @@ class Group {
 
   GroupId id() const { return id_; }
   const GroupConfig& config() const { return config_; }
-  bool memory_ok() const { return arena_.capacity() > 0; }
+  const Ledger& ledger() const { return ledger_; }
+  bool memory_ok() const {
+    return arena_.capacity() > 0 && ledger_.memory_ok();
+  }
 
   // The header was decoded and names this group.
   Verdict CheckSource(const wire::Header& header, NetAddress source) const;
@@ -148,6 +153,7 @@ class Group {
                     Rank owner) const;
   size_t WorstCaseBytes(const OpDescriptor& descriptor,
                         const ChunkPlan& plan) const;
+  bool MayEverFit(const OpDescriptor& descriptor, const ChunkPlan& plan) const;
   uint8_t* AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now);
   bool EvictOldest(OpSeq keep_from, Timestamp now);
   bool EvictAhead(OpSeq waiting);
@@ -193,9 +199,11 @@ class Group {
                      Timestamp now);
   void SubmitEvicted(Op* op, const OpDescriptor& descriptor, Timestamp now);
   void SubmitMismatched(Op* op, const OpDescriptor& descriptor, Timestamp now);
+  void NoteExpired(const OpDescriptor& op);
   void BeginReport(Op* op, Timestamp now);
   void ActivateOp(Op* op, BufferView buffers, Timestamp now);
   void TakeRetained(Op* op);
+  void FreeRetained(Op* op);
   void PlaceOwnShard(Op* op);
   void PlaceOwnChunk(Op* op, uint32_t local);
   void QueueGathered(Op* op);
@@ -208,7 +216,30 @@ class Group {
   void OwnAsResult(Op* op, const ChunkInfo& info, uint8_t* result);
 
   // group_bucket.cc
-  static bool IsBucketed(const OpDescriptor& op);
+  bool OpenAccount(Op* op, BufferView buffers);
+  static Verdict VerdictOf(Placed placed);
+  Placed TakeResult(Op* op, const ChunkInfo& info, const ChunkResult& result);
+  void Retain(Op* op, const ChunkInfo& info, const ChunkResult& result);
+  void TakeOwnResult(Op* op, uint32_t local);
+  void TakeRetainedResults(Op* op);
+  Verdict OnLateResult(Rank source, const wire::Header& header,
+                       std::span<const uint8_t> body, Timestamp arrival, Op* op,
+                       Timestamp now);
+  std::optional<ChunkResult> ResultIn(const wire::Header& header,
+                                      std::span<const uint8_t> body) const;
+  void OnOwedLess(Op* op, Timestamp now);
+  void EndAccount(Op* op, OpStatus status);
+  void FreeClosedBuffers();
+  void FreeBuffers(Op* op);
+  void GiveUpOwed(Op* op);
+  void CloseAccount(Op* op);
+  void CloseAllAccounts();
+  void BeginQuestions(Op* op, Timestamp now);
+  bool MayBeOwed(const Op& op, Timestamp now) const;
+  void AdvanceDebts(Op* op, Timestamp now);
+  bool LacksOf(const Op& op, uint32_t chunk) const;
+  bool CanAnswer(const Op& op) const;
+  void OnOwnerGone(Op* op, Rank owner, Timestamp now);
 
   // group_receive.cc
   Verdict OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,
@@ -239,6 +270,8 @@ class Group {
   void FreezeChunk(Op* op, uint32_t local, Timestamp now);
   bool AttachRetained(Op* op, Timestamp now);
   void StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload);
+  void NoteIfTooEarly(const Op& op, const wire::Header& header,
+                      Timestamp arrival);
 
   // group_bounds.cc
   void NoteOpened(Op* op, Rank rank, Timestamp now);
@@ -299,9 +332,9 @@ class Group {
   uint32_t StreamChunk(const Op& op, Rank owner, uint32_t position,
                        uint32_t chunks) const;
   void AddOwnChunk(Op* op, uint32_t local, Timestamp now);
-  void ReadInput(Op* op, const ChunkInfo& info, uint8_t* out);
+  bool ReadInput(Op* op, const ChunkInfo& info, uint8_t* out);
   void SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now);
-  void SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
+  bool SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
                 TxDescriptor* out, Timestamp now);
   void SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
                   TxDescriptor* out, Timestamp now);
@@ -322,6 +355,7 @@ class Group {
   Rng rng_;  // jitter only
   TransitionCounts* const transitions_;
   BoundController bounds_;
+  Ledger ledger_;
 
   // Ops. floor_ <= low_ <= next_submit may be anywhere up to low_ + window.
   std::vector<Op> slots_;  // by op number modulo their count, a power of two

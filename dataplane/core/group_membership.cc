@@ -261,6 +261,7 @@ void Group::Leave(wire::LeaveReason reason, Timestamp now) {
     Report(op, OpStatus::kCancelled, EndCause::kError, now);
     if (op->is_exact()) CloseOp(op, now);
   }
+  CloseAllAccounts();
   phase_ = Phase::kLeaving;
   hello_at_ = Timestamp::Never();
   release_by_ = now + config_.hard_limit;

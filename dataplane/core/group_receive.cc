@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "dataplane/core/group.h"
+#include "gradcodec/residual.h"
 
 namespace optireduce::core {
 namespace {
@@ -155,7 +156,14 @@ void Group::NoteMismatch(Op* op, Rank source, const OpDescriptor& other,
     op->mismatch_descriptor = other;
   }
   if (op->is_submitted()) Ask(Request::Kind::kOpen, source, op->seq, 0);
-  if (op->state != OpState::kActive) return;
+  if (op->state != OpState::kActive) {
+    // Whoever has heard of it answers no questions.
+    if (op->account != nullptr) {
+      GiveUpOwed(op);
+      OnOwedLess(op, now);
+    }
+    return;
+  }
   Report(op, OpStatus::kMismatch, EndCause::kError, now);
   CloseOp(op, now);
 }
@@ -264,14 +272,22 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
   const uint8_t* own_input = op->state == OpState::kActive && op->is_exact()
                                  ? op->buffers.input + op->InputOffset(info)
                                  : nullptr;
-  op->reduction.Freeze(local, own_input);
+  if (op->is_bucketed()) {
+    op->reduction.FreezeBucketed(
+        local, gradcodec::IsImputed(op->reduction.Contributors(local), world(),
+                                    lost_count_ > 0));
+  } else {
+    op->reduction.Freeze(local, own_input);
+  }
   maybe_sendable_ = true;  // its result, and in exact mode the next own chunk
   if (op->has_stage2()) {
     QueueResult(op, local);
   } else {
     AcknowledgeReduced(op, now);
   }
-  if (op->state == OpState::kActive) PlaceOwnChunk(op, local);
+  if (op->state == OpState::kActive || op->account != nullptr) {
+    PlaceOwnChunk(op, local);
+  }
 }
 
 Verdict Group::OnResult(Rank source, const wire::Header& header,
@@ -281,6 +297,9 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   Op* op = FindOrOpen(OpSeq(header.op_seq), now, &verdict);
   if (op == nullptr) return verdict;
   Count(*op, OpEvent::kResult);
+  if (op->account != nullptr && op->is_reported()) {
+    return OnLateResult(source, header, body, arrival, op, now);
+  }
   if (verdict = CheckOpOf(source, header, op, now);
       verdict != Verdict::kAccepted) {
     // Rule 3: a result proves a quorum, whatever else lacks.
@@ -292,14 +311,15 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   if (!info.has_value() || info->owner != source) return Verdict::kBadChunk;
   if (body.size() != info->bytes) return Verdict::kBadChunkLength;
   if (header.contributors > world()) return Verdict::kBadBody;
+  const std::optional<ChunkResult> result = ResultIn(header, body);
+  if (op->is_bucketed() && !result.has_value()) return Verdict::kBadBody;
   if (!op->is_exact()) StartClocks(op, now);
-  if (op->assembly.Has(info->chunk)) return Verdict::kDuplicate;
+  if (op->account == nullptr && op->assembly.Has(info->chunk)) {
+    return Verdict::kDuplicate;
+  }
   NoteAdvertised(*op, source, header);
   if (op->is_reported() || arrival > op->close_bound) {
-    if (op->report.cause == EndCause::kEarly && arrival <= op->close_bound &&
-        (header.flags & wire::kFlagRepair) == 0) {
-      NoteTooEarly(*op);
-    }
+    NoteIfTooEarly(*op, header, arrival);
     return Verdict::kLate;
   }
   if (op->is_exact() && op->state != OpState::kActive) {
@@ -308,7 +328,16 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   if (op->state != OpState::kActive && !AttachRetained(op, now)) {
     return Verdict::kNoMemory;
   }
-  StoreResult(op, *info, body.data());
+  if (op->account != nullptr) {
+    if (const Placed placed = TakeResult(op, *info, *result);
+        placed != Placed::kOutput) {
+      return VerdictOf(placed);
+    }
+  } else if (op->state != OpState::kActive && op->is_bucketed()) {
+    Retain(op, *info, *result);
+  } else {
+    StoreResult(op, *info, body.data());
+  }
   op->assembly.Note(*info, header.contributors);
   op->last_result = arrival;
   if ((header.flags & wire::kFlagTail) != 0) {
@@ -327,9 +356,16 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
 // Room for results that come before the submit.
 bool Group::AttachRetained(Op* op, Timestamp now) {
   if (op->memory.retained != nullptr) return true;
-  op->memory.retained = AllocateEvicting(
-      op->plan.elements() * op->plan.element_bytes(), op->seq, now);
+  op->memory.retained = AllocateEvicting(op->retained_bytes(), op->seq, now);
   return op->memory.retained != nullptr;
+}
+
+void Group::NoteIfTooEarly(const Op& op, const wire::Header& header,
+                           Timestamp arrival) {
+  if (op.report.cause == EndCause::kEarly && arrival <= op.close_bound &&
+      (header.flags & wire::kFlagRepair) == 0) {
+    NoteTooEarly(op);
+  }
 }
 
 void Group::StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload) {
@@ -428,8 +464,12 @@ void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
 }
 
 void Group::AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack) {
-  if (!op->has_descriptor || op->memory.block == nullptr || !op->is_exact() ||
-      !op->has_stage2()) {
+  if (op->is_bucketed() && op->is_closed() && !CanAnswer(*op)) {
+    Ask(Request::Kind::kGone, source, op->seq, 0);
+    return;
+  }
+  if (!CanAnswer(*op) || !op->has_stage2() ||
+      !(op->is_exact() || op->is_bucketed())) {
     return;
   }
   const uint32_t chunks = op->plan.ChunksOf(config_.self);
@@ -448,6 +488,11 @@ Verdict Group::OnGone(Rank source, OpSeq seq, Timestamp now) {
   Op* op = FindOp(seq);
   if (op == nullptr) return Verdict::kStaleOp;
   Count(*op, OpEvent::kGone);
+  if (op->account != nullptr) {
+    StartClocks(op, now);  // rule 3
+    OnOwnerGone(op, source, now);
+    return Verdict::kAccepted;
+  }
   if (op->state != OpState::kActive || !op->is_exact()) {
     return Verdict::kUnexpected;
   }

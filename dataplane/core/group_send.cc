@@ -161,7 +161,7 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   Op* op = FindOp(request.seq);
   const Rank peer = request.peer;
   if (request.kind == Request::Kind::kGone) {
-    if (op != nullptr) return false;
+    if (op != nullptr && CanAnswer(*op)) return false;
     wire::Header header = HeaderFor(PacketType::kGone, now);
     header.op_seq = request.seq.value();
     Finish(header, peer, out);
@@ -174,10 +174,9 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
       SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
       return true;
     case Request::Kind::kData:
-      if (op->state != OpState::kActive) return false;
-      SendData(op, peer, op->plan.ChunkOf(peer, request.chunk),
-               wire::kFlagRepair, out, now);
-      return true;
+      return op->state == OpState::kActive &&
+             SendData(op, peer, op->plan.ChunkOf(peer, request.chunk),
+                      wire::kFlagRepair, out, now);
     case Request::Kind::kOpen:
       SendOpen(op, peer, out, now);
       return true;
@@ -314,6 +313,7 @@ void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
     if (op->reduction.HasArrived(local, peer)) {
       header.flags |= wire::kFlagIncluded;
     }
+    if (op->reduction.IsImputed(local)) header.flags |= wire::kFlagImputed;
   } else {
     payload = op->buffers.input + op->InputOffset(info);
     header.contributors = static_cast<uint16_t>(world());
@@ -377,8 +377,7 @@ bool Group::NextOfStream(Op* op, Rank owner, uint32_t position,
   const ChunkInfo info = op->plan.ChunkOf(owner, local);
   if (op->assembly.Has(info.chunk)) return false;  // reduced already
   const bool tail = chunks - position <= TailLength(chunks);
-  SendData(op, owner, info, tail ? wire::kFlagTail : 0, out, now);
-  return true;
+  return SendData(op, owner, info, tail ? wire::kFlagTail : 0, out, now);
 }
 
 // In bounded mode every stream starts at an offset of its own, so that a cut
@@ -410,8 +409,8 @@ void Group::AddOwnChunk(Op* op, uint32_t local, Timestamp now) {
   std::array<uint8_t, wire::kMaxMtu> encoded;
   const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
   const uint8_t* input = op->buffers.input + op->InputOffset(info);
-  if (op->memory.coefficients != nullptr) {
-    op->coefficients.Read(info.first, info.elements, encoded.data());
+  if (op->memory.coefficients != nullptr || op->account != nullptr) {
+    if (!ReadInput(op, info, encoded.data())) return;
     input = encoded.data();
   }
   if (op->reduction.Add(local, config_.self, input) ==
@@ -421,16 +420,20 @@ void Group::AddOwnChunk(Op* op, uint32_t local, Timestamp now) {
   }
 }
 
-void Group::ReadInput(Op* op, const ChunkInfo& info, uint8_t* out) {
+// The contribution as it goes on the wire; false if it must not be sent.
+bool Group::ReadInput(Op* op, const ChunkInfo& info, uint8_t* out) {
+  if (op->account != nullptr) return op->account->Contribution(info, out);
   if (op->memory.coefficients != nullptr) {
     op->coefficients.Read(info.first, info.elements, out);
   } else {
     std::memcpy(out, op->buffers.input + op->InputOffset(info), info.bytes);
   }
+  return true;
 }
 
-void Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
+bool Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
                      TxDescriptor* out, Timestamp now) {
+  if (!ReadInput(op, info, out->buffer + wire::kHeaderBytes)) return false;
   wire::Header header = HeaderFor(PacketType::kData, now);
   header.op_seq = op->seq.value();
   header.fingerprint = op->fingerprint;
@@ -438,8 +441,8 @@ void Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
   header.length = static_cast<uint16_t>(info.bytes);
   header.flags = flags;
   header.timeout = Advertised(*op);
-  ReadInput(op, info, out->buffer + wire::kHeaderBytes);
   Finish(header, peer, out);
+  return true;
 }
 
 // Lists what lacks now; false if nothing does any more.
@@ -465,18 +468,23 @@ bool Group::SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,
 }
 
 bool Group::ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const {
-  if (op.state != OpState::kActive || op.memory.block == nullptr) return false;
+  const bool owed = op.account != nullptr && op.is_reported();
+  if (!owed && (op.state != OpState::kActive || op.memory.block == nullptr)) {
+    return false;
+  }
   const bool data = nack->kind == wire::NackKind::kData;
-  const uint32_t begin =
-      data ? op.reduction.prefix() : op.assembly.PrefixOf(peer);
-  const uint32_t end =
-      data ? op.reduction.credit_limit() : op.plan.ChunksOf(peer);
+  const uint32_t chunks = op.plan.ChunksOf(peer);
   const uint32_t first_chunk =
-      data || end == 0 ? 0 : op.plan.ChunkOf(peer, 0).chunk;
+      data || chunks == 0 ? 0 : op.plan.ChunkOf(peer, 0).chunk;
+  uint32_t begin = 0;
+  if (!owed) begin = data ? op.reduction.prefix() : op.assembly.PrefixOf(peer);
+  const uint32_t end = data ? op.reduction.credit_limit() : chunks;
   for (uint32_t local = begin; local < end; ++local) {
-    const bool here = data ? op.reduction.HasArrived(local, peer)
-                           : op.assembly.Has(first_chunk + local);
-    if (here) continue;
+    const uint32_t chunk = first_chunk + local;
+    const bool lacks = owed   ? LacksOf(op, chunk)
+                       : data ? !op.reduction.HasArrived(local, peer)
+                              : !op.assembly.Has(chunk);
+    if (!lacks) continue;
     wire::ChunkRange& last =
         nack->ranges[nack->num_ranges - (nack->num_ranges > 0)];
     if (nack->num_ranges > 0 && last.first + last.count == local) {

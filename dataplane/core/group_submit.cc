@@ -88,9 +88,7 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
       (descriptor.count == 0 && descriptor.collective != Collective::kBarrier);
   const ChunkPlan plan(descriptor, world(), config_.payload_bytes, config_.tag,
                        next_submit_);
-  if (!trivial && WorstCaseBytes(descriptor, plan) > arena_.capacity()) {
-    return SubmitResult::kTooLarge;
-  }
+  if (!trivial && !MayEverFit(descriptor, plan)) return SubmitResult::kTooLarge;
   Verdict ignored{};
   Op* op = FindOrOpen(next_submit_, now, &ignored);
   if (op == nullptr) return SubmitResult::kMemoryFull;
@@ -113,7 +111,8 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
   }
   if (!op->has_descriptor) SetDescriptor(op, descriptor);
   op->descriptor = descriptor;  // its limits are the trainer's own
-  if (!AttachMemory(op, now)) {
+  if (!AttachMemory(op, now) ||
+      (op->is_bucketed() && !OpenAccount(op, buffers))) {
     // It is known now, and its clocks run, although the trainer has to wait.
     if (op->state == OpState::kHeard) op->state = OpState::kServing;
     return SubmitResult::kMemoryFull;
@@ -132,6 +131,7 @@ void Group::SubmitExpired(const OpDescriptor& descriptor, Timestamp now) {
   event.report.elements = event.report.absent = descriptor.count;
   event.report.submitted = event.report.closed = now;
   PushEvent(event);
+  NoteExpired(descriptor);
   next_submit_ = next_submit_.Next();
   AdvanceWindow(now);
 }
@@ -143,7 +143,14 @@ void Group::SubmitEvicted(Op* op, const OpDescriptor& descriptor,
   op->state = OpState::kActive;
   op->report.elements = op->report.absent = descriptor.count;
   Report(op, OpStatus::kExpired, EndCause::kError, now);
+  NoteExpired(descriptor);
   CloseOp(op, now);
+}
+
+// What owners may have imputed for this rank's contribution is in the results
+// of the others, and never booked: nobody can say how much it was.
+void Group::NoteExpired(const OpDescriptor& op) {
+  if (IsBucketed(op)) ledger_.NoteExpired(op.count);
 }
 
 void Group::BeginReport(Op* op, Timestamp now) {
@@ -198,7 +205,6 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
   BeginReport(op, now);
   op->buffers = buffers;
   op->state = OpState::kActive;
-  op->step_open = IsBucketed(op->descriptor) && op->descriptor.step != 0;
   if (op->memory.coefficients != nullptr) {
     op->coefficients =
         Coefficients(op->descriptor.dtype, op->descriptor.count,
@@ -229,12 +235,21 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
 // Results that came before the submit.
 void Group::TakeRetained(Op* op) {
   if (op->memory.retained == nullptr) return;
+  if (op->account != nullptr) {
+    TakeRetainedResults(op);
+    FreeRetained(op);
+    return;
+  }
   for (uint32_t chunk = 0; chunk < op->plan.chunk_limit(); ++chunk) {
     if (!op->assembly.Has(chunk)) continue;
     const ChunkInfo info = *op->plan.Locate(chunk);
     StoreResult(op, info,
                 op->memory.retained + info.first * op->plan.element_bytes());
   }
+  FreeRetained(op);
+}
+
+void Group::FreeRetained(Op* op) {
   arena_.Free(op->memory.retained);
   op->memory.retained = nullptr;
 }
@@ -246,6 +261,10 @@ void Group::PlaceOwnShard(Op* op) {
 }
 
 void Group::PlaceOwnChunk(Op* op, uint32_t local) {
+  if (op->account != nullptr) {
+    TakeOwnResult(op, local);
+    return;
+  }
   const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
   StoreResult(op, info, op->reduction.Result(local).data());
   op->assembly.Note(info, op->reduction.Contributors(local));
@@ -318,7 +337,11 @@ void Group::Report(Op* op, OpStatus status, EndCause cause, Timestamp now) {
   if (status == OpStatus::kPartial || status == OpStatus::kHardLimit) {
     NoteMissing(op);
   }
-  if (status == OpStatus::kPartial) FillAbsent(op);
+  if (op->account != nullptr) {
+    EndAccount(op, status);
+  } else if (status == OpStatus::kPartial) {
+    FillAbsent(op);
+  }
   if (op->memory.coefficients != nullptr) {
     if (status == OpStatus::kComplete || status == OpStatus::kPartial) {
       op->coefficients.DecodeTo(op->buffers.output);
@@ -326,7 +349,7 @@ void Group::Report(Op* op, OpStatus status, EndCause cause, Timestamp now) {
     arena_.Free(op->memory.coefficients);
     op->memory.coefficients = nullptr;
   }
-  op->buffers = {};
+  if (!report.holds_buffers) op->buffers = {};
   op->state = OpState::kReported;
   PushEvent({EventKind::kOpDone, config_.self, report});
 }

@@ -56,7 +56,8 @@ void Group::SetBounds(Op* op) {
 }
 
 Timestamp Group::DueOf(const Op& op) const {
-  if (op.state == OpState::kFree || op.is_closed()) return Timestamp::Never();
+  if (op.state == OpState::kFree) return Timestamp::Never();
+  if (op.is_closed()) return op.debt_at;
   if (!op.has_descriptor) {
     return op.opened_count > 0 ? op.ask_open_at : Timestamp::Never();
   }
@@ -157,8 +158,9 @@ void Group::AdvanceFeedback(Timestamp now) {
 }
 
 void Group::AdvanceOp(Op* op, Timestamp now) {
-  if (op->is_closed()) return;
-  if (!op->has_descriptor) {
+  if (op->is_closed()) {
+    if (now >= op->debt_at) AdvanceDebts(op, now);
+  } else if (!op->has_descriptor) {
     AskAnyOpen(op, now);
   } else if (op->is_exact()) {
     AdvanceExact(op, now);

@@ -1,5 +1,6 @@
 #include "dataplane/core/ledger.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -22,7 +23,11 @@ Ledger::Ledger(const LedgerConfig& config)
       buckets_(config.max_buckets),
       accounts_(config.max_ops),
       // The narrowest type has two bytes.
-      scratch_(config.payload_bytes / 2) {}
+      scratch_(config.payload_bytes / 2) {
+  open_.reserve(config.max_ops);
+  free_.reserve(config.max_ops);
+  for (Account& account : accounts_) free_.push_back(&account);
+}
 
 bool Ledger::Supports(const OpDescriptor& op) {
   return op.bucket != 0 && op.count != 0 &&
@@ -95,8 +100,11 @@ void Ledger::ForgiveDebts(Bucket* bucket, ForgivenFor reason) {
 }
 
 void Ledger::ResetBucket(Bucket* bucket, ForgivenFor reason) {
-  for (Account& account : accounts_) {
-    if (account.bucket_ == bucket) account.Detach(reason);
+  for (size_t i = open_.size(); i-- > 0;) {
+    Account* account = open_[i];
+    if (account->bucket_ != bucket) continue;
+    account->Detach(reason);
+    if (account->release_at_close_) Release(account);
   }
   ForgiveResiduals(bucket, reason);
   ForgiveDebts(bucket, reason);
@@ -123,10 +131,10 @@ void Ledger::ClearDebts() {
   for (Bucket& bucket : buckets_) {
     if (bucket.key != 0) ForgiveDebts(&bucket, ForgivenFor::kOverwritten);
   }
-  for (Account& account : accounts_) {
-    if (account.bucket_ != nullptr && account.has_ended() &&
-        account.step_ == Account::Step::kUsed) {
-      account.ForgiveMissingResults(ForgivenFor::kOverwritten);
+  for (Account* account : open_) {
+    if (account->bucket_ != nullptr && account->has_ended() &&
+        account->step_ == Account::Step::kUsed) {
+      account->ForgiveMissingResults(ForgivenFor::kOverwritten);
     }
   }
 }
@@ -178,37 +186,73 @@ Account* Ledger::Open(const OpDescriptor& op, OpSeq seq, float scale,
   Require(Supports(op) && IsValidScale(scale));
   Bucket* bucket = FindOrMake(op);
   if (bucket == nullptr) return nullptr;
-  for (Account& account : accounts_) {  // rule 13
-    if (account.bucket_ == bucket) account.CloseUsed();
+  for (size_t i = open_.size(); i-- > 0;) {  // rule 13
+    if (open_[i]->bucket_ == bucket) Close(open_[i], StepOutcome::kUsed);
   }
+  if (free_.empty()) return nullptr;
   const size_t chunks = bucket->plan.chunk_limit();
   void* table = AllocateForSubmit(chunks * sizeof(Account::Chunk), bucket);
   if (table == nullptr) return nullptr;
   SetScale(bucket, scale);
   bucket->last_used = ++uses_;
-  for (Account& account : accounts_) {
-    if (account.phase_ != Account::Phase::kFree) continue;
-    account.Begin(this, bucket, op, bucket->plan, seq, scale, input,
-                  static_cast<Account::Chunk*>(table));
-    return &account;
-  }
-  Require(false);  // more than max_ops
-  return nullptr;
+  Account* account = free_.back();
+  free_.pop_back();
+  open_.push_back(account);
+  account->Begin(this, bucket, op, bucket->plan, seq, scale, input,
+                 static_cast<Account::Chunk*>(table));
+  return account;
+}
+
+bool Ledger::HasRoomFor(uint32_t chunks) const {
+  return ByteArena::Cost(2 * size_t{chunks} * sizeof(float*)) +
+             ByteArena::Cost(size_t{chunks} * sizeof(Account::Chunk)) <=
+         arena_.capacity();
 }
 
 void Ledger::Release(Account* account) {
   void* table = account->chunks_;
   account->End();
   arena_.Free(table);
+  std::erase(open_, account);
+  free_.push_back(account);
+}
+
+void Ledger::ReleaseAtClose(Account* account) {
+  if (account->is_settled()) {
+    Release(account);
+  } else {
+    account->release_at_close_ = true;
+  }
+}
+
+void Ledger::Close(Account* account, StepOutcome outcome) {
+  if (outcome == StepOutcome::kUsed) {
+    account->CloseUsed();
+  } else {
+    account->CloseSkipped();
+  }
+  if (account->release_at_close_) Release(account);
+}
+
+size_t Ledger::CloseStep(uint64_t step, StepOutcome outcome) {
+  size_t closed = 0;
+  for (size_t i = open_.size(); i-- > 0;) {
+    if (open_[i]->step_number_ != step || open_[i]->is_closed()) continue;
+    Close(open_[i], outcome);
+    ++closed;
+  }
+  return closed;
+}
+
+void Ledger::Clear() {
+  while (!open_.empty()) Release(open_.back());
+  ResetAll();
 }
 
 bool Ledger::IsQuiet() const {
-  for (const Account& account : accounts_) {
-    if (account.phase_ != Account::Phase::kFree && !account.is_settled()) {
-      return false;
-    }
-  }
-  return true;
+  return std::all_of(open_.begin(), open_.end(), [](const Account* account) {
+    return account->is_settled();
+  });
 }
 
 // ---- memory
@@ -244,14 +288,14 @@ uint64_t Ledger::MoveInto(float** stored, float** block, float factor,
 // holds any.
 bool Ledger::ForgiveOldest() {
   Account* oldest = nullptr;
-  for (Account& account : accounts_) {
-    if (account.bucket_ == nullptr || !account.has_ended() ||
-        account.step_ != Account::Step::kUsed ||
-        account.lacking_bookings_ == 0) {
+  for (Account* account : open_) {
+    if (account->bucket_ == nullptr || !account->has_ended() ||
+        account->step_ != Account::Step::kUsed ||
+        account->lacking_bookings_ == 0) {
       continue;
     }
-    if (oldest == nullptr || account.seq_.IsBefore(oldest->seq_)) {
-      oldest = &account;
+    if (oldest == nullptr || account->seq_.IsBefore(oldest->seq_)) {
+      oldest = account;
     }
   }
   if (oldest == nullptr) return false;

@@ -23,7 +23,6 @@
 #ifndef OPTIREDUCE_DATAPLANE_CORE_LEDGER_H_
 #define OPTIREDUCE_DATAPLANE_CORE_LEDGER_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,6 +30,7 @@
 
 #include "dataplane/base/arena.h"
 #include "dataplane/core/account.h"
+#include "dataplane/core/forgiven.h"
 #include "dataplane/core/plan.h"
 #include "dataplane/core/types.h"
 
@@ -43,15 +43,6 @@ struct LedgerConfig {
   size_t budget = size_t{256} << 20;
   size_t max_ops = 32;  // accounts at once
   size_t max_buckets = 4096;
-};
-
-// Elements. A contribution is something a rank wanted in the sum (held or
-// residual), a result something it should have applied (missing or debt).
-struct Forgiven {
-  uint64_t contributions = 0;
-  uint64_t results = 0;
-
-  bool operator==(const Forgiven&) const = default;
 };
 
 // State of one bucket; internal to ledger and accounts.
@@ -96,13 +87,27 @@ class Ledger {
   // A trainer submits `op` (supported; `input` is its buffer, `scale` the loss
   // scale of its values). Closes the steps of the bucket's earlier ops as used;
   // takes the bucket's residual. If count, type or operation of the bucket have
-  // changed, its state is reset first. Null if there is no memory now; the
-  // submit may be repeated. At most max_ops accounts are open at once.
+  // changed, its state is reset first. Null if there is no memory now, or
+  // max_ops accounts are open; the submit may be repeated.
   Account* Open(const OpDescriptor& op, OpSeq seq, float scale,
                 const uint8_t* input);
+  // Whether the budget is enough for an op of so many chunks (chunk_limit() of
+  // its plan) while there is no other.
+  bool HasRoomFor(uint32_t chunks) const;
   // All ranks are done with the op, or it was evicted. What is not settled is
   // forgiven as reset.
   void Release(Account* account);
+  // The same, as soon as the step is closed: nothing but that is still to come.
+  void ReleaseAtClose(Account* account);
+  // Closes all ops of a step; returns how many were open.
+  size_t CloseStep(uint64_t step, StepOutcome outcome);
+  // The trainer submitted an op that was evicted before (rule 21): what its
+  // owners imputed for it, up to so many elements, is never booked.
+  void NoteExpired(uint64_t elements) {
+    CountContributions(ForgivenFor::kEvicted, elements);
+  }
+  // The trainer has left: releases all accounts, forgives all state.
+  void Clear();
 
   // Forgives the state of a bucket or of all, and what open ops of it have
   // still to book or get. Those ops go on as one-shot ones.
@@ -129,12 +134,14 @@ class Ledger {
   const Forgiven& forgiven(ForgivenFor reason) const {
     return forgiven_[static_cast<size_t>(reason)];
   }
+  const ForgivenCounts& forgiven() const { return forgiven_; }
   size_t memory_used() const { return arena_.used(); }
   size_t memory_capacity() const { return arena_.capacity(); }
 
  private:
   friend class Account;
 
+  void Close(Account* account, StepOutcome outcome);
   Bucket* Find(uint64_t key);
   Bucket* FindOrMake(const OpDescriptor& op);
   bool Make(Bucket* bucket, const OpDescriptor& op);
@@ -166,8 +173,10 @@ class Ledger {
   ByteArena arena_;
   std::vector<Bucket> buckets_;
   std::vector<Account> accounts_;
+  std::vector<Account*> open_;  // those in use, by age
+  std::vector<Account*> free_;
   std::vector<float> scratch_;  // one chunk
-  std::array<Forgiven, kForgivenReasons> forgiven_{};
+  ForgivenCounts forgiven_{};
   uint64_t uses_ = 0;
 };
 

@@ -26,6 +26,7 @@ TEST(LedgerTest, EvictionForgivesWhatIsOpenAndClosesTheStep) {
   op.Result(1, 2, 2, false, std::nullopt);
   op.Whole(2, 2);
   op.Complete();
+  op.account->CloseUsed();
   op.account->Evict();
   EXPECT_TRUE(op.account->is_settled());
   EXPECT_EQ(Residual(ledger, 0), 3);
@@ -128,6 +129,7 @@ TEST(LedgerTest, UnusedBucketsMakeRoomForNewOnes) {
   EXPECT_EQ(ledger.forgiven(ForgivenFor::kNoMemory), Forgiven());
   used.Result(0, 0, 0, false, false);
   used.Complete();
+  used.account->CloseUsed();
   used.account->Evict();
   ledger.Release(used.account);
   TestOp fifth(&ledger, 6, 1, 1, Bucket(5));

@@ -82,6 +82,7 @@ TEST(LedgerTest, FailsAfterAReset) {
   op.account->CloseSkipped();
   op.account->OwnerGone(op.Info(0));
   op.account->NoHolder(op.Info(1));
+  op.account->CloseUsed();
   op.account->Evict();
   ledger.Release(op.account);
   EXPECT_EQ(ledger.memory_used(), 0u);

@@ -57,6 +57,7 @@ void Leave(Ledger* ledger, const OpDescriptor& op, float scale, float residual,
       *plan.Locate(2),
       {reinterpret_cast<const uint8_t*>(result.data()), kWorld, true, true},
       nullptr);
+  account->CloseUsed();
   account->Evict();
   ledger->Release(account);
 }
@@ -273,6 +274,7 @@ TEST_F(LedgerStateTest, WaitsUntilOpsAreSettled) {
   Floats output(kCount);
   account->Complete(reinterpret_cast<uint8_t*>(output.data()));
   EXPECT_FALSE(ledger_.IsQuiet());
+  account->CloseUsed();
   account->Evict();
   EXPECT_TRUE(ledger_.IsQuiet()) << "settled, if not released";
   EXPECT_EQ(ledger_.Import(state_), ImportResult::kImported);

@@ -51,6 +51,8 @@ std::string_view Name(Verdict verdict) {
       return "beyond_credit";
     case Verdict::kDuplicate:
       return "duplicate";
+    case Verdict::kConflict:
+      return "conflict";
     case Verdict::kLate:
       return "late";
     case Verdict::kUnexpected:

@@ -9,9 +9,11 @@
 
 #include "dataplane/base/bitmap.h"
 #include "dataplane/base/time.h"
+#include "dataplane/core/account.h"
 #include "dataplane/core/assembly.h"
 #include "dataplane/core/coefficients.h"
 #include "dataplane/core/coverage.h"
+#include "dataplane/core/ledger.h"
 #include "dataplane/core/plan.h"
 #include "dataplane/core/reduction.h"
 #include "dataplane/core/report.h"
@@ -45,6 +47,11 @@ struct OpSending {
   uint32_t results_total = 0;  // chunks of the own shard
 };
 
+// With residuals and debts.
+inline bool IsBucketed(const OpDescriptor& op) {
+  return op.mode == Mode::kBounded && Ledger::Supports(op);
+}
+
 struct Op {
   OpSeq seq{};
   OpState state = OpState::kFree;
@@ -61,7 +68,8 @@ struct Op {
   Rank mismatch_rank{};
   OpDescriptor mismatch_descriptor;
 
-  BufferView buffers;  // kActive only
+  BufferView buffers;  // kActive, or while they are held for late results
+  Account* account = nullptr;  // bucketed: from the submit on
   OpMemory memory;
   Reduction reduction;
   Assembly assembly;
@@ -70,7 +78,6 @@ struct Op {
 
   bool evicted = false;        // closed, and its results are no longer kept
   bool local_only = false;     // a world of one or no elements: no packets
-  bool step_open = false;      // its trainer has not closed its step
   uint16_t opened_count = 0;   // ranks that have opened it
   uint64_t contributions = 0;  // summed into the own shard, over its chunks
   bool freezing = false;       // stage 1 is over: nothing more is summed
@@ -107,10 +114,18 @@ struct Op {
   Timestamp early_check_at = Timestamp::Never();
   Timestamp repair_at = Timestamp::Never();
   uint32_t repair_backoff = 1;
+  Timestamp debt_at = Timestamp::Never();  // closed, and something lacks
+  uint32_t debt_backoff = 1;
+  Timestamp kept_until;  // before that no room is made at its cost
   Timestamp due = Timestamp::Never();  // earliest of all that can fire
 
   OpReport report;
 
+  bool is_bucketed() const { return IsBucketed(descriptor); }
+  // Whether somebody must still be asked for what is owed here.
+  bool is_owed() const {
+    return account != nullptr && !account->has_everything();
+  }
   bool is_exact() const { return descriptor.mode == Mode::kExact; }
   bool is_closed() const {
     return state == OpState::kLate || state == OpState::kClosed;
@@ -132,6 +147,17 @@ struct Op {
            descriptor.collective != Collective::kBarrier;
   }
 
+  // Results that are kept until the submit: the values, and in bucketed ops
+  // behind them for each chunk its contributors and whether it is imputed.
+  static constexpr uint16_t kImputed = 0x8000;
+  size_t retained_bytes() const {
+    return is_bucketed() ? accounts_offset() + 2 * size_t{plan.chunk_limit()}
+                         : bytes();
+  }
+  uint16_t* RetainedAccounts() const {
+    return reinterpret_cast<uint16_t*>(memory.retained + accounts_offset());
+  }
+
   // What the op's size class goes by.
   uint64_t bytes() const { return plan.elements() * plan.element_bytes(); }
 
@@ -151,6 +177,9 @@ struct Op {
             : info.first;
     return first * plan.element_bytes();
   }
+
+ private:
+  size_t accounts_offset() const { return (bytes() + 1) / 2 * 2; }
 };
 
 }  // namespace optireduce::core

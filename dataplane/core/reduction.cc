@@ -6,6 +6,7 @@
 
 #include "gradcodec/accumulate.h"
 #include "gradcodec/reduce.h"
+#include "gradcodec/residual.h"
 #include "proto/wire.h"
 
 namespace optireduce::core {
@@ -26,6 +27,7 @@ struct Reduction::Layout {
   size_t stash = 0;
   size_t arrived = 0;
   size_t frozen = 0;
+  size_t imputed = 0;
   size_t counts = 0;
   size_t total = 0;
 
@@ -50,7 +52,8 @@ struct Reduction::Layout {
     stash = Align(plan.ElementsOf(self) * accumulator_bytes);
     arrived = stash + (exact ? Align(size_t{window} * world * chunk_bytes) : 0);
     frozen = arrived + Align(size_t{window} * arrived_words * 8);
-    counts = frozen + Align(BitmapView::WordsFor(chunks) * 8);
+    imputed = frozen + Align(BitmapView::WordsFor(chunks) * 8);
+    counts = imputed + Align(BitmapView::WordsFor(chunks) * 8);
     total = counts + Align(size_t{chunks} * 2);
   }
 };
@@ -87,6 +90,10 @@ Reduction::Reduction(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
                         BitmapView::WordsFor(chunks_)},
                        chunks_);
   frozen_.ClearAll();
+  imputed_ = BitmapView({reinterpret_cast<uint64_t*>(memory + layout.imputed),
+                         BitmapView::WordsFor(chunks_)},
+                        chunks_);
+  imputed_.ClearAll();
   std::memset(arrived_, 0, size_t{window_} * arrived_words_ * 8);
   std::memset(counts_, 0, size_t{chunks_} * 2);
 }
@@ -175,6 +182,18 @@ void Reduction::Freeze(uint32_t local, const uint8_t* own_input) {
   } else {
     ReduceBounded(local);
   }
+  NoteFrozen(local);
+}
+
+void Reduction::FreezeBucketed(uint32_t local, bool imputed) {
+  gradcodec::BucketedResult(
+      dtype_, op_.reduce_op, reinterpret_cast<const float*>(Accumulator(local)),
+      counts_[local], world_, imputed, Accumulator(local), ElementsOf(local));
+  if (imputed) imputed_.Set(local);
+  NoteFrozen(local);
+}
+
+void Reduction::NoteFrozen(uint32_t local) {
   frozen_.Set(local);
   ++frozen_count_;
   while (prefix_ < chunks_ && frozen_.Test(prefix_)) {

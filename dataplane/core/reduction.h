@@ -55,7 +55,13 @@ class Reduction {
   // Makes the chunk's result final. Exact mode: all ranks have arrived, and
   // `own_input` is this rank's own contribution.
   void Freeze(uint32_t local, const uint8_t* own_input);
+  // The same for an op with residuals (gradcodec/residual.h).
+  void FreezeBucketed(uint32_t local, bool imputed);
 
+  // Whether a frozen chunk's missing contributions were imputed.
+  bool IsImputed(uint32_t local) const {
+    return chunks_ != 0 && imputed_.Test(local);
+  }
   // Of a frozen chunk, in the plan's wire type.
   std::span<const uint8_t> Result(uint32_t local) const;
 
@@ -69,6 +75,7 @@ class Reduction {
   uint8_t* Accumulator(uint32_t local) const;
   void ReduceBounded(uint32_t local);
   void ReduceExact(uint32_t local, const uint8_t* own_input);
+  void NoteFrozen(uint32_t local);
 
   OpDescriptor op_;
   gradcodec::Dtype dtype_ = gradcodec::Dtype::kFloat32;
@@ -91,6 +98,7 @@ class Reduction {
   uint64_t* arrived_ = nullptr;
   uint16_t* counts_ = nullptr;
   BitmapView frozen_;
+  BitmapView imputed_;
 };
 
 }  // namespace optireduce::core

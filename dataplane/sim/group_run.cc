@@ -32,6 +32,7 @@ GroupRun::GroupRun(const GroupSpec& spec, size_t index, uint64_t seed,
       index_(index),
       seed_(seed),
       violations_(violations),
+      conservation_(spec.hosts.size()),
       ops_(spec.ops.size()),
       opens_at_(spec.next_epoch_of ? Timestamp::Never() : Timestamp()) {
   for (const OpSpec& op : spec.ops) {

@@ -13,6 +13,7 @@
 #include "dataplane/base/time.h"
 #include "dataplane/core/types.h"
 #include "dataplane/sim/codec_check.h"
+#include "dataplane/sim/conservation.h"
 #include "dataplane/sim/inputs.h"
 #include "dataplane/sim/ledger.h"
 #include "dataplane/sim/outcome.h"
@@ -97,6 +98,14 @@ class GroupRun {
   // others put in; once none has, it is let go.
   void OnReported(size_t op);
 
+  Conservation& conservation() { return conservation_; }
+  // What has become of a step at all its ranks.
+  core::StepOutcome OutcomeOf(uint64_t step) const {
+    return std::ranges::count(spec_.skipped_steps, step) == 0
+               ? core::StepOutcome::kUsed
+               : core::StepOutcome::kSkipped;
+  }
+
   // A rank has all its reports; it may leave once nothing is kept.
   void OnRankFinished(Timestamp now);
   // When the last rank had; Never before.
@@ -129,6 +138,7 @@ class GroupRun {
   size_t index_;
   uint64_t seed_;
   Violations* violations_;
+  Conservation conservation_;
   std::vector<std::optional<OpRun>> ops_;  // by place in the list
   std::vector<size_t> places_;             // by number since the first op
   Timestamp opens_at_;

@@ -36,9 +36,12 @@ Duration Between(Duration low, Duration high, Rng* rng) {
   return Duration::Nanos(rng->Between(low.nanos(), high.nanos()));
 }
 
+constexpr uint64_t kStepsSalt = 0x57e9'57e9'57e9'57e9u;
+
 class Draw {
  public:
-  explicit Draw(uint64_t seed) : rng_(seed), bounds_rng_(~seed) {
+  explicit Draw(uint64_t seed)
+      : rng_(seed), bounds_rng_(~seed), steps_rng_(seed ^ kStepsSalt) {
     scenario_.seed = seed;
   }
 
@@ -125,6 +128,7 @@ class Draw {
     if (rng_.Chance(0.25)) MakeMemoryScarce(&group);
     DrawSubmits(&group);
     if (group.config.adaptive_bounds && world <= 6) MakeSeries(&group);
+    if (steps_rng_.Chance(0.45)) MakeSteps(world, &group);
     return group;
   }
 
@@ -134,6 +138,7 @@ class Draw {
     config.first_op = core::OpSeq(DrawFirstOp());
     static constexpr std::array<uint32_t, 3> kPayloads = {496, 1424, 1424};
     config.payload_bytes = Pick(kPayloads, &rng_);
+    config.max_buckets = 8;
     config.window = static_cast<uint32_t>(rng_.Between(3, 16));
     config.memory_budget = size_t{1 << 20} << rng_.Below(3);
     config.fill =
@@ -284,6 +289,77 @@ class Draw {
       }
       group->ops.push_back(op);
     }
+  }
+
+  // A training in front of all else: steps of one op for each bucket.
+  void MakeSteps(size_t world, GroupSpec* group) {
+    Rng& rng = steps_rng_;
+    std::vector<OpSpec> buckets(1 + rng.Below(3));
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      buckets[i] = DrawBucket(world, 101 + i);
+    }
+    std::vector<Duration> at(world);
+    std::vector<OpSpec> ops;
+    const uint64_t steps = 2 + rng.Below(4);
+    const bool rescales = rng.Chance(0.3);
+    for (uint64_t step = 1; step <= steps; ++step) {
+      const auto scale =
+          static_cast<float>(1u << (rescales ? rng.Below(6) : 0));
+      for (OpSpec op : buckets) {
+        op.descriptor.step = 100 + step;
+        op.descriptor.loss_scale = scale;
+        for (Duration& rank_at : at) {
+          rank_at = rank_at + Between(Duration(), Duration::Micros(300), &rng);
+        }
+        op.submit_after = at;
+        ops.push_back(op);
+      }
+    }
+    if (rng.Chance(0.3)) {
+      group->skipped_steps.push_back(101 + rng.Below(steps));
+    }
+    group->close_after = Between(Duration(), Duration::Millis(2), &rng);
+    if (rng.Chance(0.7)) group->ending = Ending::kDrain;
+    if (rng.Chance(0.2)) MakeLedgerScarce(buckets, group);
+    for (OpSpec& op : group->ops) {
+      for (size_t rank = 0; rank < world; ++rank) {
+        op.submit_after[rank] = op.submit_after[rank] + at[rank];
+      }
+    }
+    group->ops.insert(group->ops.begin(), ops.begin(), ops.end());
+  }
+
+  OpSpec DrawBucket(size_t world, uint64_t key) {
+    static constexpr std::array<Dtype, 6> kTypes = {
+        Dtype::kFloat32, Dtype::kFloat32,  Dtype::kFloat32,
+        Dtype::kFloat32, Dtype::kBfloat16, Dtype::kFloat16};
+    Rng& rng = steps_rng_;
+    OpSpec spec;
+    core::OpDescriptor& op = spec.descriptor;
+    op.mode = Mode::kBounded;
+    op.dtype = Pick(kTypes, &rng);
+    op.reduce_op = rng.Chance(0.5) ? ReduceOp::kAvg : ReduceOp::kSum;
+    op.bucket = key;
+    const uint64_t chunks = std::max<uint64_t>(1, kPacketsPerOp / (4 * world));
+    op.count = rng.LogUniform(1, chunks * 496 / gradcodec::SizeOf(op.dtype));
+    spec.inputs = InputKind::kSummable;
+    spec.in_place = rng.Chance(0.6);
+    return spec;
+  }
+
+  // Room for the accounts of a step and all that may be stored; what else there
+  // is to hold goes without.
+  static void MakeLedgerScarce(const std::vector<OpSpec>& buckets,
+                               GroupSpec* group) {
+    const size_t world = group->hosts.size();
+    size_t bytes = 32 << 10;
+    for (const OpSpec& spec : buckets) {
+      const size_t per_chunk = group->config.payload_bytes /
+                               gradcodec::SizeOf(spec.descriptor.dtype);
+      const size_t chunks = spec.descriptor.count / per_chunk + 2 * world;
+      bytes += chunks * 256 + spec.descriptor.count * 12;
+    }
+    group->config.ledger_budget = bytes;
   }
 
   // Limits bind a rank's own result only, so ranks may differ.
@@ -450,7 +526,9 @@ class Draw {
   }
 
   Rng rng_;
-  Rng bounds_rng_;  // of its own, so that the rest is drawn as it was
+  // Of their own, so that the rest is drawn as it was.
+  Rng bounds_rng_;
+  Rng steps_rng_;
   Scenario scenario_;
   size_t world_ = 0;
   size_t ranks_per_host_ = 1;

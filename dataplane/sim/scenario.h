@@ -70,6 +70,10 @@ struct GroupSpec {
   bool start_together = true;
   uint32_t max_in_flight = 8;
   Ending ending = Ending::kDrain;
+  // A rank closes a step when all its ops have ended and it has nothing more of
+  // it to submit, this much later; some it skips.
+  Duration close_after{};
+  std::vector<uint64_t> skipped_steps;
   // To the end, to see that nothing writes to them; else until the rank's next
   // report, for runs of many large ops.
   bool keep_buffers = true;

@@ -142,6 +142,14 @@ class Reader {
     root_.Enum<Ending>("ending", EndingFrom, &group_.ending);
     root_.Integer("max_in_flight", 1, 1'000'000, &group_.max_in_flight);
     ReadDurations("join_us", &root_, &group_.join_after);
+    root_.Micros("close_after_us", &group_.close_after);
+    root_.ForEach("skipped_steps", [&](const Json& step, std::string) {
+      if (!step.is_number_unsigned()) {
+        root_.Fail("skipped_steps", "is no list of steps");
+        return;
+      }
+      group_.skipped_steps.push_back(step.get<uint64_t>());
+    });
     root_.Child("group", [&](JsonObject* group) { ReadConfig(group); });
   }
 
@@ -158,6 +166,7 @@ class Reader {
     group->Micros("hard_limit_us", &config.hard_limit);
     group->Enum<core::FillPolicy>("fill", FillPolicyFrom, &config.fill);
     group->Integer("memory_budget", 1, INT64_MAX, &config.memory_budget);
+    group->Integer("ledger_budget", 1, INT64_MAX, &config.ledger_budget);
     group->Micros("formation_limit_us", &config.formation_limit);
     group->Micros("heartbeat_us", &config.heartbeat);
     group->Micros("suspect_after_us", &config.suspect_after);
@@ -220,6 +229,9 @@ class Reader {
     op.root = core::Rank(root);
     object->Unsigned("bucket", &op.bucket);
     object->Unsigned("step", &op.step);
+    double scale = op.loss_scale;
+    object->Number("loss_scale", 0, 1e38, &scale);
+    op.loss_scale = static_cast<float>(scale);
     object->Micros("soft_limit_us", &op.soft_limit);
     object->Micros("hard_limit_us", &op.hard_limit);
     ReadDurations("submit_us", object, &spec->submit_after);

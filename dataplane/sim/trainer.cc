@@ -42,7 +42,8 @@ Trainer::Trainer(GroupRun* group, core::Rank rank, const HostClock* clock,
       trace_(trace),
       violations_(violations),
       wait_(kFirstWait),
-      buffers_(group->spec().ops.size()) {
+      buffers_(group->spec().ops.size()),
+      finished_(group->spec().ops.size()) {
   outcome_.ops.resize(group->spec().ops.size());
 }
 
@@ -65,6 +66,9 @@ Timestamp Trainer::next_action() const {
       return dying_ ? Timestamp() : Timestamp::Never();
     case Phase::kRunning:
       if (dying_) return Timestamp();
+      if (MustClose()) {
+        return AreUnclosedReported() ? close_at_ : Timestamp::Never();
+      }
       if (stopped_ || next_op_ == outcome_.ops.size() ||
           in_flight_ >= group_->spec().max_in_flight) {
         return Timestamp::Never();
@@ -130,8 +134,117 @@ void Trainer::Join(core::EngineCore* core, Timestamp now) {
 void Trainer::SubmitDue(core::EngineCore* core, Timestamp now) {
   retry_at_ = Timestamp::Never();
   while (phase_ == Phase::kRunning && next_action() <= now) {
-    if (!SubmitNext(core, now)) return;
+    if (MustClose()) {
+      CloseSteps(core, now);
+    } else if (!SubmitNext(core, now)) {
+      return;
+    }
   }
+}
+
+// ---- steps
+
+bool Trainer::IsStepOp(size_t op) const {
+  const core::OpDescriptor& descriptor = group_->DescriptorOf(op, rank_);
+  return descriptor.step != 0 &&
+         Conservation::IsWatched(descriptor, group_->world());
+}
+
+// An op is closed by the next one of its bucket, whatever its step.
+void Trainer::NoteUnclosed(size_t op) {
+  const core::OpDescriptor& descriptor = group_->DescriptorOf(op, rank_);
+  if (!Conservation::IsWatched(descriptor, group_->world())) return;
+  for (const size_t other : unclosed_) {
+    bucket_again_ |=
+        group_->DescriptorOf(other, rank_).bucket == descriptor.bucket;
+  }
+  if (descriptor.step != 0) unclosed_.push_back(op);
+}
+
+// Before the next step begins, and at the end.
+bool Trainer::MustClose() const {
+  if (unclosed_.empty()) return false;
+  if (stopped_ || next_op_ == outcome_.ops.size()) return true;
+  return IsStepOp(next_op_) &&
+         group_->DescriptorOf(next_op_, rank_).step !=
+             group_->DescriptorOf(unclosed_.front(), rank_).step;
+}
+
+bool Trainer::AreUnclosedReported() const {
+  return std::ranges::all_of(
+      unclosed_, [this](size_t op) { return outcome_.ops[op].reported(); });
+}
+
+void Trainer::CloseSteps(core::EngineCore* core, Timestamp now) {
+  const uint64_t step = group_->DescriptorOf(unclosed_.front(), rank_).step;
+  size_t open = 0;
+  bool sure = !bucket_again_;
+  for (const size_t op : unclosed_) {
+    sure = sure && group_->Op(op).agreed;
+    if (outcome_.ops[op].report.status != core::OpStatus::kExpired) ++open;
+  }
+  size_t closed = 0;
+  {
+    const NoAllocation trap;
+    closed = core->CloseStep(*id_, step, group_->OutcomeOf(step),
+                             clock_->ToHost(now));
+  }
+  if (closed > open || (sure && closed != open)) {
+    Complain(absl::StrCat("step ", step, " closes ", closed, " ops of ", open),
+             now);
+  }
+  for (const size_t op : unclosed_) UseOutput(op, now);
+  unclosed_.clear();
+  bucket_again_ = false;
+  close_at_ = Timestamp::Never();
+  MaybeFinish(now);
+}
+
+// The trainer reads what it has got of an op, and that is that.
+void Trainer::UseOutput(size_t op, Timestamp now) {
+  const core::OpDescriptor& descriptor = group_->DescriptorOf(op, rank_);
+  const OpOutcome& outcome = outcome_.ops[op];
+  OpBuffers& buffers = *buffers_[op];
+  const auto check = [&](const std::string& wrong) {
+    if (wrong.empty()) return;
+    Complain(absl::StrCat("place ", op, ": ", wrong), now);
+  };
+  check(buffers.CheckGuards());
+  if (!outcome.report.holds_buffers &&
+      !std::ranges::equal(finished_[op], buffers.output())) {
+    check("its output has changed after the core had no use for it");
+  }
+  std::vector<uint8_t>().swap(finished_[op]);
+  const bool has_output = outcome.report.status == core::OpStatus::kComplete ||
+                          outcome.report.status == core::OpStatus::kPartial;
+  Conservation& conservation = group_->conservation();
+  if (!group_->Op(op).agreed) {
+    conservation.Ignore(descriptor.bucket);
+  } else if (outcome.report.status == core::OpStatus::kExpired) {
+    // Never took part.
+  } else if (group_->OutcomeOf(descriptor.step) ==
+             core::StepOutcome::kSkipped) {
+    conservation.OnSkipped(descriptor, rank_);
+  } else {
+    conservation.OnUsed(
+        descriptor, rank_, group_->Op(op).inputs[rank_.index()],
+        has_output ? buffers.output() : std::span<const uint8_t>());
+  }
+  buffers.Overwrite();
+}
+
+void Trainer::OnBuffersFree(core::OpSeq seq, Timestamp now) {
+  if (phase_ == Phase::kLeaving) return;
+  const OpRun* const run = group_->Find(seq.value());
+  const size_t op = run == nullptr ? 0 : group_->PlaceOf(seq.value());
+  if (run == nullptr || !outcome_.ops[op].reported()) {
+    Complain("buffers freed of an op that is not reported", now);
+    return;
+  }
+  if (std::ranges::count(unclosed_, op) == 0) return;  // closed by the trainer
+  outcome_.ops[op].report.holds_buffers = false;
+  const auto output = buffers_[op]->output();
+  finished_[op].assign(output.begin(), output.end());
 }
 
 bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
@@ -166,6 +279,7 @@ bool Trainer::SubmitNext(core::EngineCore* core, Timestamp now) {
       ++next_op_;
       ++in_flight_;
       group_->OnSubmitted(op, rank_, seq, now);
+      NoteUnclosed(op);
       return true;
     case SubmitResult::kWindowFull:
     case SubmitResult::kMemoryFull:
@@ -237,6 +351,7 @@ bool Trainer::OnEvent(const core::Event& event, Timestamp now) {
       group_->OnContributionsLost(rank_, event.report.op_seq);
       break;
     case EventKind::kBuffersFree:
+      OnBuffersFree(event.report.op_seq, now);
       break;
     case EventKind::kPeerLost:
       outcome_.peer_lost = true;
@@ -295,6 +410,17 @@ void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
   if (keep_outputs_) {
     outcome.output.assign(buffers.output().begin(), buffers.output().end());
   }
+  if (IsStepOp(op)) {
+    if (!report.holds_buffers) {
+      finished_[op].assign(buffers.output().begin(), buffers.output().end());
+    }
+    close_at_ = now + group_->spec().close_after;
+    return;
+  }
+  if (Conservation::IsWatched(descriptor, group_->world())) {
+    finished_[op].assign(buffers.output().begin(), buffers.output().end());
+    UseOutput(op, now);
+  }
   buffers.Overwrite();
   if (!group_->spec().keep_buffers) ReleaseBuffers(op, now);
   MaybeFinish(now);
@@ -310,6 +436,7 @@ void Trainer::ReleaseBuffers(size_t op, Timestamp now) {
 
 void Trainer::MaybeFinish(Timestamp now) {
   if (phase_ != Phase::kRunning || in_flight_ > 0) return;
+  if (!unclosed_.empty()) return;
   if (next_op_ < outcome_.ops.size() && !stopped_) return;
   group_->OnRankFinished(now);
   phase_ = Phase::kDraining;
@@ -330,6 +457,11 @@ void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
       Complain(absl::StrCat("no op is kept, but ", status.memory_used,
                             " bytes, not ", memory_at_first_),
                now);
+    }
+    if (std::string wrong =
+            group_->conservation().OnSettled(rank_, *id_, *core);
+        !wrong.empty()) {
+      Complain(wrong, now);
     }
     StartLeaving(core, now);
     return;

@@ -70,7 +70,16 @@ class Trainer {
   void StartLeaving(core::EngineCore* core, Timestamp now);
   void Remove(core::EngineCore* core, Timestamp now);
 
+  // ---- steps
+  bool IsStepOp(size_t op) const;
+  void NoteUnclosed(size_t op);
+  bool MustClose() const;
+  bool AreUnclosedReported() const;
+  void CloseSteps(core::EngineCore* core, Timestamp now);
+  void UseOutput(size_t op, Timestamp now);
+
   void OnOpDone(const core::OpReport& report, Timestamp now);
+  void OnBuffersFree(core::OpSeq seq, Timestamp now);
   void ReleaseBuffers(size_t op, Timestamp now);
   void CheckBuffersOf(size_t op, Timestamp now);
   void Complain(const std::string& what, Timestamp now);
@@ -88,6 +97,11 @@ class Trainer {
   Timestamp ready_at_ = Timestamp::Never();
   size_t next_op_ = 0;
   size_t in_flight_ = 0;
+  // Places of bucketed ops of steps that are not closed, and from when on they
+  // may be.
+  std::vector<size_t> unclosed_;
+  bool bucket_again_ = false;  // one of them is closed already
+  Timestamp close_at_ = Timestamp::Never();
   bool stopped_ = false;  // submits nothing more
   bool dying_ = false;
   bool released_ = false;
@@ -97,6 +111,8 @@ class Trainer {
   Timestamp drain_by_ = Timestamp::Never();
   Timestamp complain_at_ = Timestamp::Never();       // unless it is released
   std::vector<std::unique_ptr<OpBuffers>> buffers_;  // by op
+  // By op: its output from when the core had no use for it any more.
+  std::vector<std::vector<uint8_t>> finished_;
   RankOutcome outcome_;
 };
 

@@ -35,7 +35,7 @@ double BackgroundSpec::OfferedLoad() const {
 
 std::optional<BackgroundSpec> FindBackground(const std::string& name) {
   if (name == "none") return BackgroundSpec();
-  if (name == "tail15") return Preset(name, 1, 100, 300, 20, 60);
+  if (name == "tail15") return Preset(name, 1, 150, 450, 30, 90);
   if (name == "tail30") return Preset(name, 5, 300, 900, 50, 150);
   return std::nullopt;
 }

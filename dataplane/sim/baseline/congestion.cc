@@ -23,8 +23,8 @@ void CongestionWindow::OnDelivered(uint64_t segments) {
     arrived -= taken;
   }
   // As fast as Reno again where the last loss was.
-  const int64_t increase =
-      window_ < before_loss_ ? kFriendlyIncrease : kSegment;
+  int64_t increase = window_ < before_loss_ ? kFriendlyIncrease : kSegment;
+  if (before_loss_ == 0) increase = std::max(increase, window_ / 20);
   window_ += arrived * increase * kSegment / window_;
 }
 

@@ -14,7 +14,8 @@ namespace optireduce::sim::baseline {
 // seconds: not one segment in the milliseconds between two losses here, where a
 // round trip takes microseconds. So the friendly window always is the larger
 // one, and CUBIC is what this is: additive increase, a factor of 0.7 on loss.
-// Slow start is plain, without HyStart. Whole numbers only. Not thread-safe.
+// As in Linux, the window grows by a twentieth for each round trip until the
+// first loss. Whole numbers only. Not thread-safe.
 class CongestionWindow {
  public:
   static constexpr uint64_t kInitial = 10;
@@ -25,6 +26,8 @@ class CongestionWindow {
   }
   bool in_slow_start() const { return window_ < threshold_; }
 
+  // The line's capacity is found (HyStart).
+  void EndSlowStart() { threshold_ = window_; }
   // So many segments arrived, while the window was what held the sender back.
   void OnDelivered(uint64_t segments);
   // Once for each window in which something was lost.

@@ -43,6 +43,19 @@ TEST(CongestionWindow, GrowsSlowlyUpToTheLastMaximumThenLikeReno) {
               static_cast<double>(before + 10), 1);
 }
 
+// By a twentieth for each round trip while no loss has told where the end is.
+TEST(CongestionWindow, GrowsOnWhenSlowStartEndsWithoutALoss) {
+  CongestionWindow window;
+  RoundTrips(&window, 4);
+  window.EndSlowStart();
+  EXPECT_FALSE(window.in_slow_start());
+  EXPECT_EQ(window.segments(), 160u);
+  RoundTrips(&window, 1);
+  EXPECT_EQ(window.segments(), 168u);
+  RoundTrips(&window, 10);
+  EXPECT_NEAR(static_cast<double>(window.segments()), 168 * 1.629, 5);
+}
+
 TEST(CongestionWindow, StartsFromOneAfterATimeout) {
   CongestionWindow window;
   RoundTrips(&window, 3);

@@ -88,6 +88,7 @@ void Sender::OnAck(const Ack& ack, Timestamp now) {
   if (advances) {
     SampleRoundTrip(now - ack.echo);
     acknowledged_ = ack.next;
+    LookAtSlowStart(now - ack.echo, now);
     backoff_ = 0;
     timer_base_ = probe_base_ = now;
   }
@@ -164,6 +165,16 @@ void Sender::SampleRoundTrip(Duration round_trip) {
       std::max(round_trip, smoothed_) - std::min(round_trip, smoothed_);
   variation_ = (variation_ * 3 + off) / 4;
   smoothed_ = (smoothed_ * 7 + round_trip) / 8;
+}
+
+void Sender::LookAtSlowStart(Duration round_trip, Timestamp now) {
+  if (!window_.in_slow_start()) return;
+  const uint64_t window = window_.segments();
+  if (hystart_.OnAck({acknowledged_, next_, window, window * segment_bytes_,
+                      round_trip, smoothed_},
+                     now)) {
+    window_.EndSlowStart();
+  }
 }
 
 Duration Sender::timeout() const {
@@ -246,6 +257,7 @@ void Sender::OnTimeout(Timestamp now) {
     if (!segment.sacked && !segment.lost) MarkLost(&segment);
   }
   window_.OnTimeout(/*again=*/state_ == State::kTimeout);
+  hystart_.Reset();
   state_ = State::kTimeout;
   recover_ = next_;
   probing_ = probe_due_ = false;

@@ -9,6 +9,7 @@
 
 #include "dataplane/base/time.h"
 #include "dataplane/sim/baseline/congestion.h"
+#include "dataplane/sim/baseline/hystart.h"
 #include "dataplane/sim/baseline/segment.h"
 
 namespace optireduce::sim::baseline {
@@ -81,6 +82,7 @@ class Sender {
   Data SendAgain(Outstanding* segment, Timestamp now);
   Data Transmit(Outstanding* segment, Timestamp now);
   void SampleRoundTrip(Duration round_trip);
+  void LookAtSlowStart(Duration round_trip, Timestamp now);
   void OnDelivered(const Outstanding& segment, const Ack& ack, Timestamp now);
   uint64_t TakeAcknowledged(const Ack& ack, Timestamp now);
   uint64_t TakeSelective(const Ack& ack, Timestamp now);
@@ -95,6 +97,7 @@ class Sender {
 
   uint32_t segment_bytes_;
   CongestionWindow window_;
+  HyStart hystart_;
   State state_ = State::kOpen;
   uint64_t recover_ = 0;  // where the state ends
 

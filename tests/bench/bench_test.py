@@ -94,9 +94,9 @@ class RowsTest(unittest.TestCase):
         self.assertEqual((row["value"], row["better"], row["peer"]), (1.1, "one", "gloo"))
         self.assertIn("load average 1.2", row["note"])
 
-    def test_a_load_is_the_same_for_netlab_and_the_simulator(self):
+    def test_a_load_is_the_same_on_real_packets_and_in_the_simulator(self):
         load = plan.LiveLoad(2, (0.5, 1.0), (0.25, 2.0))
-        self.assertEqual(load.netlab(), ["--flows=2", "--pause=0.5-1.0", "--burst=0.25-2.0"])
+        self.assertEqual(load.traffic(), ["--flows=2", "--pause=0.5-1.0", "--burst=0.25-2.0"])
         self.assertEqual(load.optisim(), "2:500000-1000000:250000-2000000")
 
     def test_capped_rows_are_of_capped_runs(self):

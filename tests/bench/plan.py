@@ -18,16 +18,18 @@ LATE_EVERY = 20  # ops: kLateEvery of dataplane/sim/baseline/experiment.h
 
 @dataclasses.dataclass(frozen=True)
 class LiveLoad:
-    """Background traffic of netlab, and the same in the simulator; seconds."""
+    """Background traffic on real packets, and the same in the simulator; seconds."""
     flows: int
     pause: tuple
     burst: tuple
 
-    def netlab(self):
+    def traffic(self):
+        """Flags of traffic.py."""
         return [f"--flows={self.flows}", f"--pause={self.pause[0]}-{self.pause[1]}",
                 f"--burst={self.burst[0]}-{self.burst[1]}"]
 
     def optisim(self):
+        """Its --background."""
         ends = [round(seconds * 1e6) for seconds in (*self.pause, *self.burst)]
         return f"{self.flows}:{ends[0]}-{ends[1]}:{ends[2]}-{ends[3]}"
 
@@ -113,7 +115,7 @@ def runs(options):
     if options.full:
         for hosts in scale(options):
             plan.append(run(f"n{hosts}.quiet.ours", 20, jumbo, hosts=hosts, algorithm="ours"))
-            plan.append(run(f"n{hosts}.tail30.ours", 100, jumbo, hosts=hosts, algorithm="ours", background="tail30"))
+            plan.append(run(f"n{hosts}.tail30.ours", 6400 // hosts, jumbo, hosts=hosts, algorithm="ours", background="tail30"))
     return plan + list(best_effort_runs(options))
 
 

@@ -36,13 +36,13 @@ def times_table(outcomes):
 
 
 def cells(outcome):
-    """Milliseconds and Gb/s. Real packets have no trace, and nobody counts theirs."""
+    """Milliseconds and Gb/s. Real packets have no trace."""
     value = {key: figures.FIGURES[key](outcome) for key in ("mean", "p50", "p99", "p99_over_p50")}
     times = [f"{value[key] / MS:.1f}" for key in ("mean", "p50", "p99")] + [f"{value['p99_over_p50']:.2f}"]
-    if "trace_hash" not in outcome:
-        return [*times, "", "", ""]
+    lacked = f"{figures.missing(outcome):.4f}" if "missing" in outcome else ""
     others = figures.FIGURES["background_goodput"](outcome) * 8
-    return [*times, f"{figures.missing(outcome):.4f}", f"{others:.2f}", f"`{outcome['trace_hash']}`"]
+    trace = f"`{outcome['trace_hash']}`" if "trace_hash" in outcome else ""
+    return [*times, lacked, f"{others:.2f}", trace]
 
 
 def draw(path, outcomes):

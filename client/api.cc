@@ -374,3 +374,23 @@ int or_step_close(or_session* session, or_group group, uint64_t step,
                        Deadline::In(limit_ns), closed);
   });
 }
+
+int or_state_save(or_session* session, or_group group, void* state,
+                  uint64_t capacity, or_op* op) {
+  return WithSession(session, [&](Session& s) -> int {
+    const or_status status = NotNull(op, "op");
+    return status != OR_OK
+               ? status
+               : s.SubmitState(group, {OpKind::kSave, state, capacity}, op);
+  });
+}
+
+int or_state_load(or_session* session, or_group group, const void* state,
+                  uint64_t bytes, or_op* op) {
+  return WithSession(session, [&](Session& s) -> int {
+    const or_status status = NotNull(op, "op");
+    return status != OR_OK
+               ? status
+               : s.SubmitState(group, {OpKind::kLoad, state, bytes}, op);
+  });
+}

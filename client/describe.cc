@@ -38,6 +38,30 @@ std::string Milliseconds(int64_t nanos) {
   return text;
 }
 
+std::string DescribeOperation(const or_operation& operation) {
+  std::string text = CollectiveName(operation.collective);
+  if (operation.collective == OR_BARRIER) return text;
+  if (operation.collective == OR_ALL_REDUCE ||
+      operation.collective == OR_REDUCE_SCATTER) {
+    text += ' ';
+    text +=
+        gradcodec::Name(static_cast<gradcodec::ReduceOp>(operation.reduce_op));
+  }
+  text += ' ';
+  text += gradcodec::Name(static_cast<gradcodec::Dtype>(operation.dtype));
+  text += ", " + std::to_string(operation.count) + " elements, ";
+  text += operation.mode == OR_EXACT ? "exact" : "bounded";
+  if (operation.codec == OR_CODEC_HADAMARD) text += ", hadamard";
+  if (operation.collective == OR_BROADCAST) {
+    text += ", root " + std::to_string(operation.root);
+  }
+  if (operation.bucket != 0) {
+    text += ", bucket " + std::to_string(operation.bucket);
+  }
+  if (operation.step != 0) text += ", step " + std::to_string(operation.step);
+  return text;
+}
+
 or_operation PeersOperation(const OptireduceShmCompletion& completion) {
   or_operation operation{};
   operation.collective = completion.mismatch_collective;
@@ -154,6 +178,20 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
       return "the daemon is stopping and takes nothing new";
     case OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE:
       return "the loss scale is not positive, finite and normal";
+    case OPTIREDUCE_SHM_REFUSAL_NOT_QUIET:
+      return "operations with a bucket are not closed yet, or wait for what "
+             "they lost: let them end, close their steps, and try again";
+    case OPTIREDUCE_SHM_REFUSAL_STATE_ROOM:
+      return "it takes " + std::to_string(answer.elements) + " bytes";
+    case OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED:
+      return "the bytes are no saved state, or damaged";
+    case OPTIREDUCE_SHM_REFUSAL_STATE_VERSION:
+      return "another version has saved it";
+    case OPTIREDUCE_SHM_REFUSAL_STATE_GROUP:
+      return "it is the state of another rank, or of a group of another size";
+    case OPTIREDUCE_SHM_REFUSAL_STATE_MEMORY:
+      return "it does not fit the daemon's memory for residuals and debts; "
+             "nothing is owed any more";
     case OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN:
       return "the steps of " + std::to_string(OPTIREDUCE_SHM_MAX_STEP_OPS) +
              " operations are open: call or_step_close";
@@ -163,28 +201,16 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
   }
 }
 
-std::string DescribeOperation(const or_operation& operation) {
-  std::string text = CollectiveName(operation.collective);
-  if (operation.collective == OR_BARRIER) return text;
-  if (operation.collective == OR_ALL_REDUCE ||
-      operation.collective == OR_REDUCE_SCATTER) {
-    text += ' ';
-    text +=
-        gradcodec::Name(static_cast<gradcodec::ReduceOp>(operation.reduce_op));
+std::string DescribeOp(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kCollective:
+      return DescribeOperation(op.operation);
+    case OpKind::kSave:
+      return "saving its state";
+    case OpKind::kLoad:
+      return "loading its state";
   }
-  text += ' ';
-  text += gradcodec::Name(static_cast<gradcodec::Dtype>(operation.dtype));
-  text += ", " + std::to_string(operation.count) + " elements, ";
-  text += operation.mode == OR_EXACT ? "exact" : "bounded";
-  if (operation.codec == OR_CODEC_HADAMARD) text += ", hadamard";
-  if (operation.collective == OR_BROADCAST) {
-    text += ", root " + std::to_string(operation.root);
-  }
-  if (operation.bucket != 0) {
-    text += ", bucket " + std::to_string(operation.bucket);
-  }
-  if (operation.step != 0) text += ", step " + std::to_string(operation.step);
-  return text;
+  return "unknown";
 }
 
 std::string DescribeFailure(const Op& op, const uint8_t* data,
@@ -196,7 +222,7 @@ std::string DescribeFailure(const Op& op, const uint8_t* data,
   if (op.completion.status != OPTIREDUCE_SHM_REFUSED) {
     text += "operation " + std::to_string(op.completion.op_seq) + " ";
   }
-  return text + "(" + DescribeOperation(op.operation) +
+  return text + "(" + DescribeOp(op) +
          "): " + DescribeEnd(op, data, data_offset);
 }
 
@@ -208,11 +234,12 @@ or_report MakeReport(const Op& op) {
   report.quorum_ns = OR_NEVER;
   report.deadline_ns = OR_NEVER;
   const OptireduceShmCompletion& answer = op.completion;
-  if (!op.answered || answer.status == OPTIREDUCE_SHM_REFUSED) return report;
+  if (!op.answered) return report;
+  report.elements = answer.elements;
+  if (answer.status == OPTIREDUCE_SHM_REFUSED) return report;
   report.cause = answer.cause;
   report.op_seq = answer.op_seq;
   report.world = answer.world;
-  report.elements = answer.elements;
   report.absent = std::min(answer.absent, answer.elements);
   report.contributions = answer.contributions;
   report.min_contributors = answer.min_contributors;

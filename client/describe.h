@@ -12,8 +12,8 @@
 
 namespace optireduce::client {
 
-// "all_reduce avg float32, 1000 elements, bounded"
-std::string DescribeOperation(const or_operation& operation);
+// "all_reduce avg float32, 1000 elements, bounded", "saving its state"
+std::string DescribeOp(const Op& op);
 
 // Why `op`, which the daemon answered with an error, failed, and what to do
 // about it. `data_offset` turns offsets into addresses of the caller, whose

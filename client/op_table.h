@@ -34,10 +34,19 @@ struct Speaker {
   std::string group;  // its name
 };
 
+enum class OpKind : uint8_t {
+  kCollective,
+  kSave,  // of the group's state, to `output`
+  kLoad,  // from `input`
+};
+
 struct Op {
   or_group group = 0;
   std::shared_ptr<const Speaker> speaker;
-  or_operation operation{};  // as submitted, with the group's hard limit
+  OpKind kind = OpKind::kCollective;
+  // As submitted, with the group's hard limit. Only that limit if it is no
+  // collective.
+  or_operation operation{};
   Range input;
   Range output;
   Timestamp submitted;

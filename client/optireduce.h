@@ -331,9 +331,9 @@ typedef struct or_operation {
   const void* input;
   void* output;
   /* The key of a gradient bucket. 0: none, the operation is a one-shot one, and
-   * what it loses is lost. What an all-reduce (SUM or AVG, at most 32 bits,
-   * without codec) with a bucket loses comes with later ones of that bucket,
-   * which always has the same count, dtype and reduction. */
+   * what it loses is lost. What a bounded all-reduce with a bucket loses (of
+   * at most 32 bits, without codec) comes with later ones of that bucket, which
+   * always has the same count, dtype and reduction. */
   uint64_t bucket;
   /* The training step, for or_step_close. 0: none, the operation is closed at
    * its end. */
@@ -454,6 +454,30 @@ typedef enum or_step_outcome {
  * it, and another call waits for that. */
 int or_step_close(or_session* session, or_group group, uint64_t step,
                   int32_t outcome, int64_t limit_ns, uint64_t* closed);
+
+/* ---- saved state -------------------------------------------------------- */
+
+/* What a group's buckets lost and have not got back yet (its residuals and
+ * debts), for a checkpoint: opaque bytes, to be loaded by the same rank of a
+ * group of the same world, before its first operation. They belong to the
+ * parameters and the optimizer's state of the same moment, on all ranks.
+ *
+ * Both calls start an operation of this rank alone, which or_wait or or_poll
+ * ends; its report has the number of bytes in `elements`. The memory is from
+ * or_allocate, and the daemon's until then. Do not block. */
+
+/* Ends as OR_ERR_BUSY while operations with a bucket are not closed, or wait
+ * for what they lost: let them end, close their steps, and save again a little
+ * later. As OR_ERR_NO_MEMORY if `capacity` is not enough: `elements` is. */
+int or_state_save(or_session* session, or_group group, void* state,
+                  uint64_t capacity, or_op* op);
+
+/* Replaces what there is. Ends as OR_ERR_ARGUMENT if the bytes are damaged, or
+ * of another rank or world, OR_ERR_VERSION if another version wrote them: then
+ * nothing has changed. As OR_ERR_NO_MEMORY if they do not fit the daemon's
+ * memory: then nothing is owed any more. OR_ERR_BUSY as above. */
+int or_state_load(or_session* session, or_group group, const void* state,
+                  uint64_t bytes, or_op* op);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -199,6 +199,12 @@ class Group {
                 uint64_t* closed = nullptr) {
     return or_step_close(session_, group_, step, outcome, limit_ns, closed);
   }
+  int SaveState(void* state, uint64_t capacity, or_op* op) {
+    return or_state_save(session_, group_, state, capacity, op);
+  }
+  int LoadState(const void* state, uint64_t bytes, or_op* op) {
+    return or_state_load(session_, group_, state, bytes, op);
+  }
   int NextEvent(or_event* event) {
     event->struct_size = sizeof(*event);
     return or_group_next_event(session_, group_, event);

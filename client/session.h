@@ -60,6 +60,12 @@ class Session {
   or_status NextEvent(or_group group, or_event* event);
 
   or_status Submit(or_group group, const or_operation& operation, or_op* op);
+  struct StateRequest {
+    OpKind kind;
+    const void* memory;  // written to if it is a save
+    uint64_t bytes;
+  };
+  or_status SubmitState(or_group group, const StateRequest& request, or_op* op);
   or_status Poll(or_op op, or_report* report);
   or_status Wait(or_op op, const Deadline& deadline, or_report* report);
 
@@ -119,6 +125,9 @@ class Session {
   or_status Locate(const char* what, const void* address, uint64_t bytes,
                    Range* range) const;
   or_status CheckBuffers(const Op& op) const;
+  // The group if it takes operations, else nullptr after Fail().
+  const Group* FindFormed(or_group group);
+  or_status Post(Op op, uint32_t daemon_id, or_op* id);
   or_status Claim(or_op id, or_report* report);
   // When the daemon must have answered `op`, if it is alive.
   Timestamp AnswerDue(const Op& op) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "client/error.h"
 #include "client/session.h"
@@ -109,11 +110,9 @@ uint32_t MicrosRoundedUp(int64_t nanos) {
   return static_cast<uint32_t>((nanos + 999) / 1000);
 }
 
-OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
+void TranslateCollective(const Op& op, OptireduceShmSubmission* out) {
   const or_operation& operation = op.operation;
-  OptireduceShmSubmission submission{};
-  submission.cookie = id;
-  submission.group = daemon_id;
+  OptireduceShmSubmission& submission = *out;
   submission.kind = OPTIREDUCE_SHM_OP;
   submission.collective = static_cast<uint8_t>(operation.collective);
   submission.reduce_op = static_cast<uint8_t>(operation.reduce_op);
@@ -129,6 +128,27 @@ OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
   submission.loss_scale = operation.loss_scale;
   submission.input_offset = op.input.offset;
   submission.output_offset = op.output.offset;
+}
+
+OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
+  OptireduceShmSubmission submission{};
+  submission.cookie = id;
+  submission.group = daemon_id;
+  switch (op.kind) {
+    case OpKind::kCollective:
+      TranslateCollective(op, &submission);
+      break;
+    case OpKind::kSave:
+      submission.kind = OPTIREDUCE_SHM_STATE_SAVE;
+      submission.count = static_cast<uint32_t>(op.output.bytes);
+      submission.output_offset = op.output.offset;
+      break;
+    case OpKind::kLoad:
+      submission.kind = OPTIREDUCE_SHM_STATE_LOAD;
+      submission.count = static_cast<uint32_t>(op.input.bytes);
+      submission.input_offset = op.input.offset;
+      break;
+  }
   return submission;
 }
 
@@ -180,12 +200,8 @@ or_status Session::Submit(or_group group, const or_operation& operation,
   if (status != OR_OK) return status;
   const Lock lock(mutex_);
   if (over_ != OR_OK) return FailAsOver();
-  TakeCompletions();
-  const Group* const found = FindGroup(group);
-  if (found == nullptr || found->state != Group::kFormed) {
-    return Fail(OR_ERR_CLOSED, "group %llu was left, or is not formed",
-                static_cast<unsigned long long>(group));
-  }
+  const Group* const found = FindFormed(group);
+  if (found == nullptr) return OR_ERR_CLOSED;
   Op op;
   op.group = group;
   op.speaker = found->speaker;
@@ -201,7 +217,41 @@ or_status Session::Submit(or_group group, const or_operation& operation,
     status = Locate("output", op.operation.output,
                     OutputBytes(op.operation, world), &op.output);
   }
-  if (status == OR_OK) status = CheckBuffers(op);
+  return status != OR_OK ? status : Post(std::move(op), found->daemon_id, id);
+}
+
+or_status Session::SubmitState(or_group group, const StateRequest& request,
+                               or_op* id) {
+  if (request.bytes > UINT32_MAX) {
+    return Fail(OR_ERR_ARGUMENT, "%llu bytes are over 4294967295",
+                static_cast<unsigned long long>(request.bytes));
+  }
+  const Lock lock(mutex_);
+  if (over_ != OR_OK) return FailAsOver();
+  const Group* const found = FindFormed(group);
+  if (found == nullptr) return OR_ERR_CLOSED;
+  Op op;
+  op.group = group;
+  op.speaker = found->speaker;
+  op.kind = request.kind;
+  op.operation.hard_limit_ns = found->hard_limit.nanos();
+  const or_status status =
+      Locate("the state", request.memory, request.bytes,
+             request.kind == OpKind::kSave ? &op.output : &op.input);
+  return status != OR_OK ? status : Post(std::move(op), found->daemon_id, id);
+}
+
+const Session::Group* Session::FindFormed(or_group group) {
+  const Group* const found = FindGroup(group);
+  if (found != nullptr && found->state == Group::kFormed) return found;
+  Fail(OR_ERR_CLOSED, "group %llu was left, or is not formed",
+       static_cast<unsigned long long>(group));
+  return nullptr;
+}
+
+or_status Session::Post(Op op, uint32_t daemon_id, or_op* id) {
+  TakeCompletions();
+  const or_status status = CheckBuffers(op);
   if (status != OR_OK) return status;
   if (ops_.IsFull()) {
     return Fail(OR_ERR_BUSY,
@@ -210,7 +260,7 @@ or_status Session::Submit(or_group group, const or_operation& operation,
   }
   op.submitted = MonotonicNow();
   const or_op added = ops_.Add(op);
-  if (!segment_.Submit(Translate(op, added, found->daemon_id))) {
+  if (!segment_.Submit(Translate(op, added, daemon_id))) {
     ops_.Forget(added);
     return Fail(OR_ERR_BUSY,
                 "as many operations as the rings hold are in flight: wait for "
@@ -247,7 +297,7 @@ or_status Session::Wait(or_op id, const Deadline& deadline, or_report* report) {
     if (end != Awaited::kTimeout) return Claim(id, report);
     if (deadline.Passed()) {
       return Fail(OR_ERR_TIMEOUT, "the operation (%s) goes on: wait again",
-                  DescribeOperation(op->operation).c_str());
+                  DescribeOp(*op).c_str());
     }
     if (MonotonicNow() < AnswerDue(*op)) {
       grace_waits = 0;  // the daemon has answered others meanwhile

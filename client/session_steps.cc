@@ -26,11 +26,8 @@ or_status Session::CloseStep(or_group group, uint64_t step,
 or_status Session::PostClose(or_group group, uint64_t step,
                              or_step_outcome outcome, uint64_t* number) {
   if (over_ != OR_OK) return FailAsOver();
-  const Group* const found = FindGroup(group);
-  if (found == nullptr || found->state != Group::kFormed) {
-    return Fail(OR_ERR_CLOSED, "group %llu was left, or is not formed",
-                static_cast<unsigned long long>(group));
-  }
+  const Group* const found = FindFormed(group);
+  if (found == nullptr) return OR_ERR_CLOSED;
   OptireduceShmSubmission submission{};
   submission.cookie = *number = steps_.Add(group, step);
   submission.group = found->daemon_id;

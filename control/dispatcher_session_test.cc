@@ -55,12 +55,12 @@ TEST_F(DispatcherTest, ASessionFromHelloToItsEnd) {
 TEST_F(DispatcherTest, VersionsThatDoNotMeetAreBothNamed) {
   TestClient client = Connect();
   Request request;
-  request.mutable_hello()->set_min_version(3);
-  request.mutable_hello()->set_max_version(4);
+  request.mutable_hello()->set_min_version(4);
+  request.mutable_hello()->set_max_version(5);
   Reply reply = Ask(client, request);
   EXPECT_EQ(reply.error().code(), ERROR_VERSION);
   EXPECT_THAT(reply.error().message(),
-              AllOf(HasSubstr("3 to 4"), HasSubstr("the daemon 2"),
+              AllOf(HasSubstr("4 to 5"), HasSubstr("the daemon 3"),
                     HasSubstr("upgrade the daemon")));
   request.mutable_hello()->set_min_version(0);
   request.mutable_hello()->set_max_version(0);

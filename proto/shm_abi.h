@@ -64,7 +64,7 @@ extern "C" {
 #endif
 
 #define OPTIREDUCE_SHM_MAGIC UINT64_C(0x314D48534954504F) /* "OPTISHM1" */
-#define OPTIREDUCE_SHM_VERSION UINT32_C(2)
+#define OPTIREDUCE_SHM_VERSION UINT32_C(3)
 
 #define OPTIREDUCE_SHM_HEADER_BYTES 4096
 #define OPTIREDUCE_SHM_SUBMISSION_BYTES 128
@@ -103,6 +103,8 @@ enum {
 enum {
   OPTIREDUCE_SHM_OP = 1,
   OPTIREDUCE_SHM_STEP_CLOSE = 2,
+  OPTIREDUCE_SHM_STATE_SAVE = 3,
+  OPTIREDUCE_SHM_STATE_LOAD = 4,
 };
 
 /* OptireduceShmSubmission.outcome: what became of the step's results. */
@@ -171,6 +173,14 @@ enum {
   OPTIREDUCE_SHM_REFUSAL_OUTCOME = 24,
   /* OPTIREDUCE_SHM_MAX_STEP_OPS: close a step first. */
   OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN = 25,
+  /* The group's residuals and debts. */
+  OPTIREDUCE_SHM_REFUSAL_NOT_QUIET = 26,  /* ops are open, or owed something */
+  OPTIREDUCE_SHM_REFUSAL_STATE_ROOM = 27, /* `elements` bytes are needed */
+  OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED = 28,
+  OPTIREDUCE_SHM_REFUSAL_STATE_VERSION = 29,
+  OPTIREDUCE_SHM_REFUSAL_STATE_GROUP = 30, /* of another world or rank */
+  /* It does not fit the daemon's memory for it: all is zero now. */
+  OPTIREDUCE_SHM_REFUSAL_STATE_MEMORY = 31,
 };
 
 /* What the segment is. Written by the daemon before it passes the segment;
@@ -216,18 +226,20 @@ typedef struct OptireduceShmHeader {
 } OptireduceShmHeader;
 
 /* An op to do: all ranks of the group submit the same one, in the same order;
- * limits, loss scale and buffers are each rank's own. Or a step to close, which
- * is each rank's own affair: it holds for all ops of that group and step that
- * were submitted before it. */
+ * limits, loss scale and buffers are each rank's own. Or what is each rank's
+ * own affair: a step to close, for all ops of that group and step that were
+ * submitted before; the group's residuals and debts to be saved in `count`
+ * bytes from output_offset, or loaded from input_offset. Fields that a kind
+ * does not use are zero. */
 typedef struct OptireduceShmSubmission {
   uint64_t cookie; /* the client's; comes back in the completion */
   uint32_t group;  /* as the control socket named it */
-  uint8_t kind;    /* OPTIREDUCE_SHM_OP or OPTIREDUCE_SHM_STEP_CLOSE */
+  uint8_t kind;    /* OPTIREDUCE_SHM_OP, ... */
   uint8_t outcome; /* of a step that is closed; else 0 */
   uint16_t root;   /* broadcast; else 0 */
   uint64_t step;   /* 0: none */
 
-  /* The op. All of it is zero in a step close. */
+  /* The op. */
   uint8_t collective; /* core::Collective */
   uint8_t reduce_op;  /* gradcodec::ReduceOp; SUM where nothing is reduced */
   uint8_t dtype;      /* gradcodec::Dtype; UINT8 for a barrier */
@@ -256,8 +268,9 @@ typedef struct OptireduceShmRange {
   uint64_t bytes;
 } OptireduceShmRange;
 
-/* How a submission ended. Of an op: its full account (core::OpReport). Of a
- * step close: status COMPLETE and `closed_ops`, or a refusal. */
+/* How a submission ended. Of an op: its full account (core::OpReport). Of
+ * others: status COMPLETE and `closed_ops`, or `elements` for the bytes that
+ * were saved or loaded; or a refusal. */
 typedef struct OptireduceShmCompletion {
   uint64_t cookie;
   uint32_t group;
@@ -305,7 +318,10 @@ typedef struct OptireduceShmCompletion {
   /* Bit r % 64 of word r / 64: rank r was late or silent, or is an owner whose
    * result lacks. */
   uint64_t missing[OPTIREDUCE_SHM_MAX_WORLD / 64];
-  uint64_t reserved1[3];
+  /* Of the op, as submitted. */
+  uint64_t bucket;
+  uint64_t step;
+  uint64_t reserved1;
 } OptireduceShmCompletion;
 
 #define OPTIREDUCE_SHM_AT(type, field, offset)     \
@@ -397,7 +413,9 @@ OPTIREDUCE_SHM_AT(OptireduceShmCompletion, mismatch_step, 128);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, wanted, 136);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, conflict, 152);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, missing, 168);
-OPTIREDUCE_SHM_AT(OptireduceShmCompletion, reserved1, 296);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, bucket, 296);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, step, 304);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, reserved1, 312);
 
 #undef OPTIREDUCE_SHM_AT
 

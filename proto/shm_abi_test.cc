@@ -12,7 +12,7 @@
 
 namespace {
 
-static_assert(OPTIREDUCE_SHM_VERSION == 2);
+static_assert(OPTIREDUCE_SHM_VERSION == 3);
 
 // Lines of 16 bytes up to the last one that is not all zero.
 template <class T>
@@ -70,6 +70,20 @@ TEST(ShmAbiTest, StepClose) {
             "03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n");
 }
 
+TEST(ShmAbiTest, StateLoad) {
+  OptireduceShmSubmission load{};
+  load.cookie = 1;
+  load.group = 2;
+  load.kind = OPTIREDUCE_SHM_STATE_LOAD;
+  load.count = 0x01020304;
+  load.input_offset = 5;
+  EXPECT_EQ(Hex(load),
+            "01 00 00 00 00 00 00 00 02 00 00 00 04 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "04 03 02 01 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00\n");
+}
+
 TEST(ShmAbiTest, CompletionOfAnOp) {
   OptireduceShmCompletion entry{};
   entry.cookie = 0x0102030405060708;
@@ -103,6 +117,8 @@ TEST(ShmAbiTest, CompletionOfAnOp) {
   entry.wanted = {0x81, 0x82};
   entry.conflict = {0x83, 0x84};
   entry.missing[0] = 0x9192;
+  entry.bucket = 0xa1;
+  entry.step = 0xa2;
   EXPECT_EQ(Hex(entry),
             "08 07 06 05 04 03 02 01 14 13 12 11 24 23 22 21\n"
             "01 02 00 01 32 31 42 41 51 00 00 00 00 00 00 00\n"
@@ -114,7 +130,16 @@ TEST(ShmAbiTest, CompletionOfAnOp) {
             "71 00 00 00 00 00 00 00 72 00 00 00 00 00 00 00\n"
             "73 00 00 00 00 00 00 00 81 00 00 00 00 00 00 00\n"
             "82 00 00 00 00 00 00 00 83 00 00 00 00 00 00 00\n"
-            "84 00 00 00 00 00 00 00 92 91 00 00 00 00 00 00\n");
+            "84 00 00 00 00 00 00 00 92 91 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 a1 00 00 00 00 00 00 00\n"
+            "a2 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n");
 }
 
 TEST(ShmAbiTest, CompletionOfAStepClose) {

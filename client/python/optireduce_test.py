@@ -215,6 +215,21 @@ class OperationTest(FakeTest):
         self.group.close_step(LATER_STEP)
         self.group.all_reduce(array).wait()
 
+    def test_state(self):
+        self.assertEqual(self.group.state_dict(), b"")
+        state = bytes(range(256)) * 100  # more than is tried at first
+        self.group.load_state_dict(state)
+        self.assertEqual(self.group.state_dict(), state)
+        with self.assertRaisesRegex(optireduce.InvalidArgumentError, "loading its state.*damaged"):
+            self.group.load_state_dict(b"damaged")
+        self.group.all_reduce(self.group.allocate(4), bucket=1, step=3).wait()
+        with self.assertRaisesRegex(optireduce.BusyError, "saving its state.*close their steps"):
+            self.group.state_dict(timeout_s=0.05)
+        closer = threading.Timer(0.05, lambda: self.group.close_step(3))
+        closer.start()
+        self.group.state_dict()
+        closer.join()
+
     def test_loss_scale(self):
         array = self.group.allocate(4)
         self.group.all_reduce(array, bucket=SCALE, loss_scale=1024).wait()

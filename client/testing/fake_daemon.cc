@@ -88,6 +88,7 @@ class FakeDaemon::Session {
   void SendEvent(uint32_t group, control::GroupEventKind kind);
   void Answer(const OptireduceShmSubmission& submission);
   void AnswerClose(const OptireduceShmSubmission& submission);
+  void AnswerState(const OptireduceShmSubmission& submission);
   void Complete(const OptireduceShmCompletion& completion);
 
   OptireduceShmHeader* header() {
@@ -113,6 +114,7 @@ class FakeDaemon::Session {
   uint32_t next_op_ = 0;
   // Open operations, by group and step.
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> open_;
+  std::string state_;
   bool over_ = false;
 };
 
@@ -330,7 +332,42 @@ void FakeDaemon::Session::AnswerClose(
   Complete(completion);
 }
 
+void FakeDaemon::Session::AnswerState(
+    const OptireduceShmSubmission& submission) {
+  OptireduceShmCompletion completion{};
+  completion.cookie = submission.cookie;
+  completion.group = submission.group;
+  completion.kind = submission.kind;
+  uint8_t refusal = OPTIREDUCE_SHM_REFUSAL_NONE;
+  if (std::any_of(open_.begin(), open_.end(),
+                  [](const auto& step) { return step.second > 0; })) {
+    refusal = OPTIREDUCE_SHM_REFUSAL_NOT_QUIET;
+  } else if (submission.kind == OPTIREDUCE_SHM_STATE_LOAD) {
+    completion.elements = submission.count;
+    state_.assign(
+        reinterpret_cast<const char*>(base_ + submission.input_offset),
+        submission.count);
+    if (state_ == "damaged") refusal = OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED;
+  } else {
+    completion.elements = state_.size();
+    if (state_.size() > submission.count) {
+      refusal = OPTIREDUCE_SHM_REFUSAL_STATE_ROOM;
+    } else {
+      memcpy(base_ + submission.output_offset, state_.data(), state_.size());
+    }
+  }
+  if (refusal != OPTIREDUCE_SHM_REFUSAL_NONE) {
+    completion.status = OPTIREDUCE_SHM_REFUSED;
+    completion.refusal = refusal;
+  }
+  Complete(completion);
+}
+
 void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
+  if (submission.kind == OPTIREDUCE_SHM_STATE_SAVE ||
+      submission.kind == OPTIREDUCE_SHM_STATE_LOAD) {
+    return AnswerState(submission);
+  }
   if (submission.kind == OPTIREDUCE_SHM_STEP_CLOSE) {
     return AnswerClose(submission);
   }

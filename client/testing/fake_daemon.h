@@ -1,7 +1,8 @@
 // A daemon for tests of the client library: a real socket and real segments,
 // but no network. Every rank is answered as if its peers had sent nothing but
 // agreement: an operation copies its input to its output and is complete; with
-// a bucket and a step it is open until the step is closed.
+// a bucket and a step it is open until the step is closed. A group saves what
+// it has loaded last, unless a step is open.
 //
 // The bucket of an operation, or the step that is closed, tells the fake to do
 // something else with it, so that tests in any language can ask for every
@@ -48,7 +49,7 @@ inline constexpr uint64_t kFakeStepRefusal = 2200;
 class FakeDaemon {
  public:
   struct Options {
-    uint32_t protocol_version = 2;
+    uint32_t protocol_version = 3;
     // Answers Hello with this error, if set.
     control::ErrorCode hello_error = control::ERROR_UNKNOWN;
     // Answers FormGroup with this error, if set; or never.

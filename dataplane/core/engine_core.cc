@@ -251,6 +251,30 @@ bool EngineCore::ReadBucket(GroupId group, uint64_t bucket, float* residual,
   return found != nullptr && found->ledger().Read(bucket, residual, debt);
 }
 
+size_t EngineCore::MaxStateBytes(GroupId group) const {
+  const Group* found = Find(group);
+  return found == nullptr ? 0 : found->config().ledger_budget;
+}
+
+size_t EngineCore::StateBytes(GroupId group) const {
+  const Group* found = Find(group);
+  return found == nullptr ? 0 : found->ledger().StateBytes();
+}
+
+bool EngineCore::ExportState(GroupId group, std::span<uint8_t> out) const {
+  const Group* found = Find(group);
+  if (found == nullptr || !found->ledger().IsQuiet()) return false;
+  found->ledger().Export(out);
+  return true;
+}
+
+ImportResult EngineCore::ImportState(GroupId group,
+                                     std::span<const uint8_t> state) {
+  Group* found = Find(group);
+  return found == nullptr ? ImportResult::kOtherGroup
+                          : found->ImportState(state);
+}
+
 std::vector<GroupId> EngineCore::Groups() const {
   std::vector<GroupId> ids;
   for (const auto& group : groups_) ids.push_back(group->id());

@@ -39,6 +39,7 @@
 namespace optireduce::core {
 
 class Group;
+enum class ImportResult : uint8_t;  // ledger.h
 
 // A received datagram, already past Ethernet, IP and UDP (whose checksums were
 // right). `bytes` need not outlive the call.
@@ -171,6 +172,17 @@ class EngineCore {
   bool ReadBucket(GroupId group, uint64_t bucket, float* residual,
                   float* debt) const;
   std::vector<GroupId> Groups() const;
+
+  // Saved residuals and debts (Ledger::Export, Ledger::Import).
+
+  // No state is larger than the first; the second is what there is now.
+  size_t MaxStateBytes(GroupId group) const;
+  size_t StateBytes(GroupId group) const;
+  // `out` has StateBytes(). False, and nothing is written, while a bucketed op
+  // is open (GroupStatus.ledger_quiet).
+  bool ExportState(GroupId group, std::span<uint8_t> out) const;
+  // kOtherGroup, too, if there is no such group.
+  ImportResult ImportState(GroupId group, std::span<const uint8_t> state);
 
  private:
   Group* Find(GroupId group) const;

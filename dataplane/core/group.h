@@ -102,6 +102,9 @@ class Group {
   GroupId id() const { return id_; }
   const GroupConfig& config() const { return config_; }
   const Ledger& ledger() const { return ledger_; }
+  ImportResult ImportState(std::span<const uint8_t> state) {
+    return ledger_.Import(state);
+  }
   bool memory_ok() const {
     return arena_.capacity() > 0 && ledger_.memory_ok();
   }

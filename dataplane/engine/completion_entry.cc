@@ -57,6 +57,35 @@ uint8_t ReasonOf(SubmitResult result) {
   return OPTIREDUCE_SHM_REFUSAL_NOT_READY;
 }
 
+uint8_t ReasonOf(StateResult result) {
+  switch (result) {
+    case StateResult::kDone:
+      return OPTIREDUCE_SHM_REFUSAL_NONE;
+    case StateResult::kNotQuiet:
+      return OPTIREDUCE_SHM_REFUSAL_NOT_QUIET;
+    case StateResult::kNoRoom:
+      return OPTIREDUCE_SHM_REFUSAL_STATE_ROOM;
+    case StateResult::kDamaged:
+      return OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED;
+    case StateResult::kVersion:
+      return OPTIREDUCE_SHM_REFUSAL_STATE_VERSION;
+    case StateResult::kOtherGroup:
+      return OPTIREDUCE_SHM_REFUSAL_STATE_GROUP;
+    case StateResult::kNoMemory:
+      return OPTIREDUCE_SHM_REFUSAL_STATE_MEMORY;
+  }
+  return OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED;
+}
+
+// Of what is no op.
+OptireduceShmCompletion DoneEntry() {
+  OptireduceShmCompletion entry{};
+  entry.status = OPTIREDUCE_SHM_COMPLETE;
+  entry.quorum_ns = OPTIREDUCE_SHM_NEVER;
+  entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
+  return entry;
+}
+
 void CopyMismatch(const core::OpReport& report,
                   OptireduceShmCompletion* entry) {
   const core::OpDescriptor& other = report.mismatch_descriptor;
@@ -91,11 +120,17 @@ OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal) {
 }
 
 OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops) {
-  OptireduceShmCompletion entry{};
-  entry.status = OPTIREDUCE_SHM_COMPLETE;
-  entry.quorum_ns = OPTIREDUCE_SHM_NEVER;
-  entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
+  OptireduceShmCompletion entry = DoneEntry();
   entry.closed_ops = static_cast<uint32_t>(closed_ops);
+  return entry;
+}
+
+OptireduceShmCompletion MakeStateEntry(const Completion& completion) {
+  const uint8_t refusal = ReasonOf(completion.state);
+  OptireduceShmCompletion entry = refusal == OPTIREDUCE_SHM_REFUSAL_NONE
+                                      ? DoneEntry()
+                                      : MakeRefusalEntry({.reason = refusal});
+  entry.elements = completion.state_bytes;
   return entry;
 }
 

@@ -19,6 +19,7 @@ Refusal MakeRefusal(core::SubmitResult result, const shm::BufferRange& input,
 // All but `cookie`, `group` and `kind`, which are the client's. Pure functions.
 OptireduceShmCompletion MakeReportEntry(const Completion& completion);
 OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops);
+OptireduceShmCompletion MakeStateEntry(const Completion& completion);
 OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal);
 
 }  // namespace optireduce::engine

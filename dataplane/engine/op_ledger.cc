@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <variant>
+#include <vector>
+
+#include "dataplane/core/ledger.h"
 
 namespace optireduce::engine {
 namespace {
@@ -19,6 +22,24 @@ core::OpDescriptor WithLimitsLeft(const core::OpDescriptor& op,
   result.hard_limit =
       left(op.hard_limit > Duration() ? op.hard_limit : group_hard_limit);
   return result;
+}
+
+StateResult ToStateResult(core::ImportResult result) {
+  switch (result) {
+    case core::ImportResult::kImported:
+      return StateResult::kDone;
+    case core::ImportResult::kDamaged:
+      return StateResult::kDamaged;
+    case core::ImportResult::kVersion:
+      return StateResult::kVersion;
+    case core::ImportResult::kOtherGroup:
+      return StateResult::kOtherGroup;
+    case core::ImportResult::kNoMemory:
+      return StateResult::kNoMemory;
+    case core::ImportResult::kNotQuiet:
+      return StateResult::kNotQuiet;
+  }
+  return StateResult::kDamaged;
 }
 
 bool IsRetried(core::SubmitResult result) {
@@ -139,18 +160,41 @@ bool OpLedger::Offer(core::GroupId id, Group& group,
   if (std::holds_alternative<OpRequest>(submission.request)) {
     return OfferOp(id, group, submission, waited, now);
   }
-  Close(id, group, submission, now);
-  return true;
-}
-
-void OpLedger::Close(core::GroupId id, const Group& group,
-                     const Submission& submission, Timestamp now) {
-  const auto& close = std::get<StepClose>(submission.request);
   Completion completion;
   completion.cookie = submission.cookie;
   completion.group = id;
-  completion.closed_ops = core_->CloseStep(id, close.step, close.outcome, now);
+  if (const auto* close = std::get_if<StepClose>(&submission.request)) {
+    completion.closed_ops =
+        core_->CloseStep(id, close->step, close->outcome, now);
+  } else if (const auto* save = std::get_if<StateSave>(&submission.request)) {
+    Save(id, *save, &completion);
+  } else {
+    Load(id, std::get<StateLoad>(submission.request), &completion);
+  }
   group.port->Complete(completion);
+  return true;
+}
+
+void OpLedger::Save(core::GroupId id, const StateSave& save,
+                    Completion* completion) {
+  completion->state_bytes = core_->StateBytes(id);
+  if (completion->state_bytes > save.out.size()) {
+    completion->state = StateResult::kNoRoom;
+  } else if (!core_->ExportState(id, save.out.first(completion->state_bytes))) {
+    completion->state = StateResult::kNotQuiet;
+  }
+}
+
+void OpLedger::Load(core::GroupId id, const StateLoad& load,
+                    Completion* completion) {
+  if (load.state.size() > core_->MaxStateBytes(id)) {
+    completion->state = StateResult::kNoMemory;
+    return;
+  }
+  // The client could change it between the core's check and its use.
+  const std::vector<uint8_t> copy(load.state.begin(), load.state.end());
+  completion->state = ToStateResult(core_->ImportState(id, copy));
+  completion->state_bytes = copy.size();
 }
 
 bool OpLedger::OfferOp(core::GroupId id, Group& group,

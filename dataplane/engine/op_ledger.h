@@ -98,8 +98,9 @@ class OpLedger {
              Duration waited, Timestamp now);
   bool OfferOp(core::GroupId id, Group& group, const Submission& submission,
                Duration waited, Timestamp now);
-  void Close(core::GroupId id, const Group& group, const Submission& submission,
-             Timestamp now);
+  // What is no op is done at once.
+  void Save(core::GroupId id, const StateSave& save, Completion* completion);
+  void Load(core::GroupId id, const StateLoad& load, Completion* completion);
   static void Refuse(SessionPort* port, const Submission& submission,
                      core::SubmitResult why);
 

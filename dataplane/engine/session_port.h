@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <variant>
 
 #include "dataplane/base/time.h"
@@ -39,11 +40,32 @@ struct StepClose {
   core::StepOutcome outcome{};
 };
 
+// The group's residuals and debts are to be saved, or replaced. In the
+// session's own memory, valid until Complete(). What is loaded the client may
+// change at any time: it is to be copied before it is believed.
+struct StateSave {
+  std::span<uint8_t> out;
+};
+struct StateLoad {
+  std::span<const uint8_t> state;
+};
+
 // What a client wants done.
 struct Submission {
   core::GroupId group{};
-  std::variant<OpRequest, StepClose> request;
+  std::variant<OpRequest, StepClose, StateSave, StateLoad> request;
   uint64_t cookie = 0;  // names it to the session; handed back as it is
+};
+
+enum class StateResult : uint8_t {
+  kDone,
+  kNotQuiet,  // ops are open, or owed something: later
+  kNoRoom,    // what is to be saved has `state_bytes`
+  // core::ImportResult.
+  kDamaged,
+  kVersion,
+  kOtherGroup,
+  kNoMemory,
 };
 
 // How it ended: one for each Submission.
@@ -56,6 +78,8 @@ struct Completion {
   core::SubmitResult submit = core::SubmitResult::kAccepted;
   core::OpReport report;
   size_t closed_ops = 0;
+  StateResult state = StateResult::kDone;
+  size_t state_bytes = 0;  // saved or loaded
 
   // Time from the op's limit (the later of report.deadline and
   // report.submitted) to this completion, zero if it ended before. `wall_late`

@@ -102,6 +102,9 @@ Refusal ShmSession::Admit(const OptireduceShmSubmission& entry,
       return AdmitOp(entry, *group, submission);
     case OPTIREDUCE_SHM_STEP_CLOSE:
       return AdmitClose(entry, *group, submission);
+    case OPTIREDUCE_SHM_STATE_SAVE:
+    case OPTIREDUCE_SHM_STATE_LOAD:
+      return AdmitState(entry, *group, submission);
     default:
       return {.reason = OPTIREDUCE_SHM_REFUSAL_KIND};
   }
@@ -145,6 +148,28 @@ Refusal ShmSession::AdmitClose(const OptireduceShmSubmission& entry,
   Reserve(Entry::State::kClose, entry, submission);
   submission->group = group.id;
   submission->request = close;
+  return {};
+}
+
+Refusal ShmSession::AdmitState(const OptireduceShmSubmission& entry,
+                               const GroupEntry& group,
+                               Submission* submission) {
+  CheckedOp checked;
+  Refusal refusal = CheckState(entry, data_, &checked);
+  if (refusal.reason == OPTIREDUCE_SHM_REFUSAL_NONE) {
+    refusal = CheckInFlight(checked);
+  }
+  if (refusal.reason != OPTIREDUCE_SHM_REFUSAL_NONE) return refusal;
+  Reserve(Entry::State::kState, entry, submission).checked = checked;
+  HoldBuffers(checked);
+  submission->group = group.id;
+  if (entry.kind == OPTIREDUCE_SHM_STATE_SAVE) {
+    const BufferRange& out = checked.output;
+    submission->request = StateSave{{base_ + out.offset, out.bytes}};
+  } else {
+    const BufferRange& state = checked.input;
+    submission->request = StateLoad{{base_ + state.offset, state.bytes}};
+  }
   return {};
 }
 
@@ -218,50 +243,64 @@ void ShmSession::EndSteps(uint32_t handle, Predicate which) {
 void ShmSession::Complete(const Completion& completion) {
   assert(completion.cookie < kEntries);
   Entry& entry = entries_[completion.cookie];
-  if (entry.state == Entry::State::kClose) {
-    CompleteClose(&entry, completion);
-  } else {
-    assert(entry.state == Entry::State::kOp);
-    CompleteOp(&entry, completion);
+  FreeBuffers(entry.checked);
+  if (completion.submit != core::SubmitResult::kAccepted) {
+    CompleteRefused(&entry, completion);
+    return;
   }
+  counters_.Increment(ShmSessionCounter::kCompleted);
+  switch (entry.state) {
+    case Entry::State::kOp:
+      return CompleteOp(&entry, completion);
+    case Entry::State::kClose:
+      return CompleteClose(&entry, completion);
+    case Entry::State::kState:
+      return CompleteState(&entry, completion);
+    case Entry::State::kFree:
+    case Entry::State::kOpen:
+      break;
+  }
+  assert(false);
+}
+
+void ShmSession::CompleteRefused(Entry* entry, const Completion& completion) {
+  const Sender sender = entry->sender;
+  const Refusal refusal = MakeRefusal(completion.submit, entry->checked.input,
+                                      entry->checked.output);
+  Release(entry);
+  Refuse(refusal, sender);
 }
 
 void ShmSession::CompleteOp(Entry* op, const Completion& completion) {
   const Sender sender = op->sender;
-  const CheckedOp checked = op->checked;
-  FreeBuffers(checked);
-  if (completion.submit != core::SubmitResult::kAccepted) {
-    Release(op);
-    Refuse(MakeRefusal(completion.submit, checked.input, checked.output),
-           sender);
-    return;
-  }
   OptireduceShmCompletion answer = MakeReportEntry(completion);
+  answer.bucket = op->checked.op.bucket;
+  answer.step = op->step;
   // After an error nothing is put in place any more.
   const bool is_open = op->stays_open && HasResult(completion.report.status);
   if (is_open) {
     answer.step_open = 1;
     op->state = Entry::State::kOpen;
-    buffers_.Insert(checked.output);
+    buffers_.Insert(op->checked.output);
   } else {
     Release(op);
   }
-  counters_.Increment(ShmSessionCounter::kCompleted);
   Answer(answer, sender);
 }
 
 void ShmSession::CompleteClose(Entry* close, const Completion& completion) {
   const Entry closed = *close;
   Release(close);
-  if (completion.submit != core::SubmitResult::kAccepted) {
-    Refuse(MakeRefusal(completion.submit, {}, {}), closed.sender);
-    return;
-  }
   EndSteps(closed.sender.handle, [&closed](const Entry& op) {
     return op.step == closed.step && op.number < closed.number;
   });
-  counters_.Increment(ShmSessionCounter::kCompleted);
   Answer(MakeStepClosedEntry(completion.closed_ops), closed.sender);
+}
+
+void ShmSession::CompleteState(Entry* state, const Completion& completion) {
+  const Sender sender = state->sender;
+  Release(state);
+  Answer(MakeStateEntry(completion), sender);
 }
 
 void ShmSession::Refuse(const Refusal& refusal, const Sender& to) {

@@ -90,6 +90,7 @@ class ShmSession final : public SessionPort {
       kOp,     // in flight
       kOpen,   // an op that has ended, but whose output is still held
       kClose,  // a step close in flight
+      kState,  // the group's state is saved or loaded
     };
     State state = State::kFree;
     bool stays_open = false;  // an op that is kOpen after its end
@@ -106,6 +107,8 @@ class ShmSession final : public SessionPort {
                   Submission* submission);
   Refusal AdmitClose(const OptireduceShmSubmission& entry,
                      const GroupEntry& group, Submission* submission);
+  Refusal AdmitState(const OptireduceShmSubmission& entry,
+                     const GroupEntry& group, Submission* submission);
   Refusal CheckInFlight(const CheckedOp& checked) const;
   void HoldBuffers(const CheckedOp& checked);
   void FreeBuffers(const CheckedOp& checked);
@@ -115,6 +118,8 @@ class ShmSession final : public SessionPort {
   void Release(Entry* entry);
   void CompleteOp(Entry* op, const Completion& completion);
   void CompleteClose(Entry* close, const Completion& completion);
+  void CompleteState(Entry* state, const Completion& completion);
+  void CompleteRefused(Entry* entry, const Completion& completion);
   // Ops of the group are not held after their end, if `which` says so.
   template <class Predicate>
   void EndSteps(uint32_t handle, Predicate which);

@@ -97,6 +97,15 @@ uint8_t CheckFields(const OptireduceShmSubmission& entry,
   return OPTIREDUCE_SHM_REFUSAL_NONE;
 }
 
+// What every entry has; its other fields zero.
+OptireduceShmSubmission BareEntry(const OptireduceShmSubmission& entry) {
+  OptireduceShmSubmission bare{};
+  bare.cookie = entry.cookie;
+  bare.group = entry.group;
+  bare.kind = entry.kind;
+  return bare;
+}
+
 shm::BufferRange MakeRange(uint64_t offset, size_t bytes) {
   return bytes == 0 ? shm::BufferRange{} : shm::BufferRange{offset, bytes};
 }
@@ -130,16 +139,35 @@ Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close) {
   const auto outcome = OutcomeFromWire(entry.outcome);
   if (!outcome) return {.reason = OPTIREDUCE_SHM_REFUSAL_OUTCOME};
   if (entry.step == 0) return {.reason = OPTIREDUCE_SHM_REFUSAL_STEP};
-  OptireduceShmSubmission bare{};
-  bare.cookie = entry.cookie;
-  bare.group = entry.group;
-  bare.kind = entry.kind;
+  OptireduceShmSubmission bare = BareEntry(entry);
   bare.outcome = entry.outcome;
   bare.step = entry.step;
   if (memcmp(&bare, &entry, sizeof(entry)) != 0) {
     return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
   }
   *close = {entry.step, *outcome};
+  return {};
+}
+
+Refusal CheckState(const OptireduceShmSubmission& entry,
+                   const shm::BufferRange& data, CheckedOp* checked) {
+  const bool is_save = entry.kind == OPTIREDUCE_SHM_STATE_SAVE;
+  OptireduceShmSubmission bare = BareEntry(entry);
+  bare.count = entry.count;
+  (is_save ? bare.output_offset : bare.input_offset) =
+      is_save ? entry.output_offset : entry.input_offset;
+  if (memcmp(&bare, &entry, sizeof(entry)) != 0) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
+  }
+  *checked = {};
+  shm::BufferRange& buffer = is_save ? checked->output : checked->input;
+  buffer = MakeRange(is_save ? entry.output_offset : entry.input_offset,
+                     entry.count);
+  if (buffer.bytes != 0 && !buffer.IsInside(data)) {
+    const uint8_t reason = is_save ? OPTIREDUCE_SHM_REFUSAL_OUTPUT_RANGE
+                                   : OPTIREDUCE_SHM_REFUSAL_INPUT_RANGE;
+    return {reason, buffer, data};
+  }
   return {};
 }
 

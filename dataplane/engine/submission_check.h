@@ -34,7 +34,7 @@ struct Refusal {
   shm::BufferRange conflict{};
 };
 
-// Both check a private copy with any content, but for its group, cookie and
+// All check a private copy with any content, but for its group, cookie and
 // kind. With a refusal the result is unspecified. Pure functions.
 
 // Of an op all that can be known without the group's state: that every field
@@ -44,6 +44,9 @@ struct Refusal {
 Refusal CheckOp(const OptireduceShmSubmission& entry, uint16_t world,
                 const shm::BufferRange& data, CheckedOp* checked);
 Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close);
+// Of a state save or load: the buffer alone; *checked has no op.
+Refusal CheckState(const OptireduceShmSubmission& entry,
+                   const shm::BufferRange& data, CheckedOp* checked);
 
 // Whether results of such an op may still be put in place after its end, until
 // its step is closed.

@@ -7,6 +7,7 @@
 // Input: a list of steps, one byte each, some with arguments.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <variant>
@@ -73,7 +74,7 @@ class Run {
   }
 
   void Step() {
-    switch (Byte() % 9) {
+    switch (Byte() % 10) {
       case 0:  // a slot, as it comes, and submitted
         WriteSlot();
         ++header_.submission_tail;
@@ -101,6 +102,10 @@ class Run {
         break;
       case 8:  // nearly a good close
         WriteCloseSlot();
+        ++header_.submission_tail;
+        break;
+      case 9:  // nearly a good save or load
+        WriteStateSlot();
         ++header_.submission_tail;
         break;
       default:
@@ -144,6 +149,17 @@ class Run {
     slot.step = Byte() % 4;
     ChangeOnce(&slot);
   }
+  void WriteStateSlot() {
+    OptireduceShmSubmission& slot = Slot();
+    slot = {};
+    slot.group = kHandle;
+    const bool is_save = Byte() % 2 == 0;
+    slot.kind = is_save ? OPTIREDUCE_SHM_STATE_SAVE : OPTIREDUCE_SHM_STATE_LOAD;
+    slot.count = Byte();
+    (is_save ? slot.output_offset : slot.input_offset) =
+        segment_.data_offset() + uint64_t{Byte()} * 16;
+    ChangeOnce(&slot);
+  }
   void ChangeOnce(OptireduceShmSubmission* slot) {
     reinterpret_cast<uint8_t*>(slot)[Byte() % sizeof(*slot)] ^= Byte();
   }
@@ -161,11 +177,22 @@ class Run {
     return a.bytes != 0 && b.bytes != 0 && a.begin < b.begin + b.bytes &&
            b.begin < a.begin + a.bytes;
   }
-  static Range InputOf(const OpRequest& s) {
-    return {s.buffers.input, core::InputBytes(s.op, kWorld)};
-  }
   static Range OutputOf(const OpRequest& s) {
     return {s.buffers.output, core::OutputBytes(s.op, kWorld)};
+  }
+  // What the engine may touch until it has answered; an empty range is null.
+  static std::array<Range, 2> RangesOf(const Submission& s) {
+    if (const auto* op = std::get_if<OpRequest>(&s.request)) {
+      return {Range{op->buffers.input, core::InputBytes(op->op, kWorld)},
+              OutputOf(*op)};
+    }
+    if (const auto* save = std::get_if<StateSave>(&s.request)) {
+      return {Range{save->out.data(), save->out.size()}};
+    }
+    if (const auto* load = std::get_if<StateLoad>(&s.request)) {
+      return {Range{load->state.data(), load->state.size()}};
+    }
+    return {};
   }
   void CheckInside(const Range& range) const {
     if (range.bytes == 0) return;
@@ -181,31 +208,31 @@ class Run {
     Submission got;
     if (session_->Pull(&got) == PullResult::kPulled) {
       FUZZ_CHECK(got.group == core::GroupId(9));
-      if (const auto* op = std::get_if<OpRequest>(&got.request)) {
-        CheckOp(*op);
-      } else {
-        FUZZ_CHECK(std::get<StepClose>(got.request).step != 0);
-      }
+      Check(got);
       in_flight_.push_back({got, pulled_++});
       FUZZ_CHECK(in_flight_.size() <= session_->max_in_flight());
     }
     answered_ += session_->counters().Get(ShmSessionCounter::kRefused) - before;
   }
 
-  void CheckOp(const OpRequest& op) const {
-    FUZZ_CHECK(gradcodec::SizeOf(op.op.dtype) != 0);
-    FUZZ_CHECK(op.op.loss_scale > 0);
-    for (const Range& mine : {InputOf(op), OutputOf(op)}) {
+  void Check(const Submission& got) const {
+    if (const auto* op = std::get_if<OpRequest>(&got.request)) {
+      FUZZ_CHECK(gradcodec::SizeOf(op->op.dtype) != 0);
+      FUZZ_CHECK(op->op.loss_scale > 0);
+    }
+    if (const auto* close = std::get_if<StepClose>(&got.request)) {
+      FUZZ_CHECK(close->step != 0);
+    }
+    for (const Range& mine : RangesOf(got)) {
       CheckInside(mine);
       for (const Pulled& other : in_flight_) {
-        const auto* others = std::get_if<OpRequest>(&other.got.request);
-        if (others == nullptr) continue;
-        FUZZ_CHECK(!Overlap(mine, InputOf(*others)));
-        FUZZ_CHECK(!Overlap(mine, OutputOf(*others)));
+        for (const Range& others : RangesOf(other.got)) {
+          FUZZ_CHECK(!Overlap(mine, others));
+        }
       }
       for (const Pulled& other : open_) {
-        const auto& others = std::get<OpRequest>(other.got.request);
-        FUZZ_CHECK(!Overlap(mine, OutputOf(others)));
+        FUZZ_CHECK(
+            !Overlap(mine, OutputOf(std::get<OpRequest>(other.got.request))));
       }
     }
   }
@@ -222,8 +249,8 @@ class Run {
     ++answered_;
     if (const auto* op = std::get_if<OpRequest>(&ended.got.request)) {
       if (StaysOpen(op->op) && !ended.closed && !failed) open_.push_back(ended);
-    } else {
-      CloseStep(std::get<StepClose>(ended.got.request).step, ended.number);
+    } else if (const auto* close = std::get_if<StepClose>(&ended.got.request)) {
+      CloseStep(close->step, ended.number);
     }
   }
 

@@ -2,9 +2,12 @@
 
 import ctypes
 import dataclasses
+import time
+
+import numpy
 
 from optireduce import _library, _memory
-from optireduce._errors import PENDING, InvalidArgumentError
+from optireduce._errors import PENDING, BusyError, InvalidArgumentError, OutOfMemoryError
 from optireduce._library import byref, check, library, nanoseconds
 from optireduce._operation import Operation
 
@@ -14,6 +17,7 @@ _OPS = {"sum": 1, "avg": 2, "min": 3, "max": 4}
 _MODES = {"bounded": 1, "exact": 2}
 _CODECS = {"none": 0, "hadamard": 1}
 _STEP_USED, _STEP_SKIPPED = 1, 2
+_STATE_RETRY_S = 0.01
 _EVENTS = {1: "suspect", 2: "healthy", 3: "lost"}
 
 
@@ -117,6 +121,36 @@ class Group:
         self._open.pop(step, None)
         return closed.value
 
+    def state_dict(self, timeout_s=5.0):
+        """What the group's buckets lost and have not got back yet, as bytes.
+
+        For a checkpoint of this rank, beside the parameters and the optimizer's
+        state of the same moment. Between steps: while operations are open, or
+        wait for what they lost, it is tried again; BusyError after the timeout.
+        """
+        end = time.monotonic() + timeout_s
+        state = self.allocate(4096, "uint8")
+        while True:
+            try:
+                return bytes(state[: self._submit_state("or_state_save", state).wait().elements])
+            except OutOfMemoryError as error:
+                if error.report is None or error.report.elements <= state.size:
+                    raise
+                state = self.allocate(error.report.elements, "uint8")
+            except BusyError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_STATE_RETRY_S)
+
+    def load_state_dict(self, state):
+        """Takes back what state_dict gave, on the same rank of a group of the same world.
+
+        Before the first operation, on all ranks.
+        """
+        array = self.allocate(len(state), "uint8")
+        array[:] = numpy.frombuffer(state, numpy.uint8)
+        self._submit_state("or_state_load", array).wait()
+
     def events(self):
         """What has happened to the other ranks since the last call."""
         found = []
@@ -140,6 +174,17 @@ class Group:
             raise InvalidArgumentError(
                 f"{getattr(whole, 'size', 0)} elements are not {self.world} parts of {getattr(part, 'size', 0)}"
             )
+
+    def _submit_state(self, call, array):
+        number = ctypes.c_uint64()
+        check(getattr(library(), call)(self._session._handle.pointer, self._number, array.ctypes.data, array.size,
+                                       byref(number)))
+        return self._started(number.value, (array,), None)
+
+    def _started(self, number, arrays, keep_open):
+        operation = Operation(self._session, number, arrays, keep_open)
+        self._session._unfinished[number] = operation
+        return operation
 
     def _submit(self, collective, source, output, counted, op="sum", mode=None, soft_ms=None, hard_ms=None,
                 bucket=None, step=None, loss_scale=1.0, codec="none", root=0):
@@ -171,7 +216,5 @@ class Group:
         c.hard_limit_ns = nanoseconds(hard_ms, 10**6)
         number = ctypes.c_uint64()
         check(library().or_submit(handle.pointer, self._number, byref(c), byref(number)))
-        operation = Operation(self._session, number.value, (source, output),
-                              lambda: self._open.setdefault(step, []).append(output))
-        self._session._unfinished[number.value] = operation
-        return operation
+        return self._started(number.value, (source, output),
+                             lambda: self._open.setdefault(step, []).append(output))

@@ -129,6 +129,8 @@ _CALLS = {
     "or_submit": (c_int, [c_void_p, c_uint64, POINTER(Operation), POINTER(c_uint64)]),
     "or_poll": (c_int, [c_void_p, c_uint64, POINTER(Report)]),
     "or_wait": (c_int, [c_void_p, c_uint64, c_int64, POINTER(Report)]),
+    "or_state_save": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_uint64)]),
+    "or_state_load": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_uint64)]),
     "or_step_close": (c_int, [c_void_p, c_uint64, c_uint64, c_int32, c_int64, POINTER(c_uint64)]),
 }
 

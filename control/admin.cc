@@ -13,6 +13,7 @@ namespace {
 
 // A reply must fit a frame, whatever there is to tell.
 constexpr size_t kMaxRows = 1000;
+constexpr size_t kRoom = 150'000;
 
 uint64_t MillisSince(Timestamp then, Timestamp now) {
   return static_cast<uint64_t>(std::max<int64_t>((now - then).nanos(), 0) /
@@ -80,6 +81,8 @@ OpsReply::Op MakeOp(engine::SessionId session,
   op.set_session(session.value());
   op.set_group(entry.group);
   op.set_op_seq(entry.op_seq);
+  op.set_bucket(entry.bucket);
+  op.set_step(entry.step);
   op.set_status(StatusName(entry.status));
   op.set_cause(CauseName(entry.cause));
   op.set_world(entry.world);
@@ -98,6 +101,15 @@ OpsReply::Op MakeOp(engine::SessionId session,
   return op;
 }
 
+core::Forgiven Sum(const core::ForgivenCounts& counts) {
+  core::Forgiven sum;
+  for (const core::Forgiven& forgiven : counts) {
+    sum.contributions += forgiven.contributions;
+    sum.results += forgiven.results;
+  }
+  return sum;
+}
+
 std::map<core::GroupId, const engine::GroupSnapshot*> ById(
     const engine::Snapshot& snapshot) {
   std::map<core::GroupId, const engine::GroupSnapshot*> result;
@@ -111,6 +123,19 @@ void AddCounter(StatsReply* reply, const std::string& name, uint64_t value) {
   StatsReply::Counter& counter = *reply->add_counters();
   counter.set_name(name);
   counter.set_value(value);
+}
+
+// What a group has given up, by reason, where there is something.
+void AddForgiven(StatsReply* reply, uint32_t handle,
+                 const core::ForgivenCounts& counts) {
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == core::Forgiven{}) continue;
+    const std::string name = absl::StrCat(
+        "group_", handle, "_forgiven_",
+        std::string(core::Name(static_cast<core::ForgivenFor>(i))));
+    AddCounter(reply, name + "_contributions", counts[i].contributions);
+    AddCounter(reply, name + "_results", counts[i].results);
+  }
 }
 
 void AddLateness(StatsReply* reply, const std::string& name,
@@ -168,9 +193,15 @@ GroupsReply MakeGroups(const SessionTable& sessions, const GroupTable& groups,
     row.set_payload_bytes(group.payload_bytes);
     const auto status = group.id ? by_id.find(*group.id) : by_id.end();
     if (status == by_id.end()) continue;
-    row.set_next_op(status->second->status.next_op.value());
-    row.set_ops_kept(status->second->status.ops_kept);
-    row.set_memory_used(status->second->status.memory_used);
+    const core::GroupStatus& known = status->second->status;
+    row.set_next_op(known.next_op.value());
+    row.set_ops_kept(known.ops_kept);
+    row.set_memory_used(known.memory_used);
+    row.set_owed_bytes(known.ledger_used);
+    row.set_owed_budget(known.ledger_budget);
+    const core::Forgiven forgiven = Sum(known.forgiven);
+    row.set_forgiven_contributions(forgiven.contributions);
+    row.set_forgiven_results(forgiven.results);
   }
   return reply;
 }
@@ -221,7 +252,6 @@ OpsReply MakeOps(const SessionTable& sessions, uint32_t limit) {
   if (limit != 0) rows = std::min<size_t>(rows, limit);
   OpsReply reply;
   // Of a large world the missing ranks take most of the room.
-  constexpr size_t kRoom = 150'000;
   for (size_t i = 0; i < rows && reply.ByteSizeLong() < kRoom; ++i) {
     *reply.add_ops() = MakeOp(ops[i].session, ops[i].entry);
   }
@@ -245,6 +275,12 @@ StatsReply MakeStats(const SessionTable& sessions, const GroupTable& groups,
   AddCounter(&reply, "control_groups", groups.num_groups());
   AddCounter(&reply, "control_group_bytes", groups.memory_in_use());
   AddCounter(&reply, "control_data_ports", groups.ports_in_use());
+  const auto by_id = ById(snapshot);
+  for (const auto& [handle, group] : groups.groups()) {
+    const auto status = group.id ? by_id.find(*group.id) : by_id.end();
+    if (status == by_id.end() || reply.ByteSizeLong() > kRoom) continue;
+    AddForgiven(&reply, handle, status->second->status.forgiven);
+  }
   for (const auto& [id, session] : sessions.sessions()) {
     if (session.port == nullptr) continue;
     const std::string prefix = absl::StrCat("session_", id.value(), "_");

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "control/dispatcher_testing.h"
 
 namespace optireduce::control {
@@ -46,6 +47,10 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   row.group = group.id;
   row.status.next_op = core::OpSeq(12);
   row.status.memory_used = 77;
+  row.status.ledger_used = 88;
+  row.status.ledger_budget = 99;
+  row.status.forgiven[0] = {.contributions = 5, .results = 0};
+  row.status.forgiven[3] = {.contributions = 6, .results = 7};
   row.status.peers.resize(2);
   row.status.peers[1].suspect = true;
   row.status.peers[1].packets_received = 5;
@@ -68,6 +73,10 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   EXPECT_EQ(groups.groups(0).state(), "ready");
   EXPECT_EQ(groups.groups(0).next_op(), 12u);
   EXPECT_EQ(groups.groups(0).memory_used(), 77u);
+  EXPECT_EQ(groups.groups(0).owed_bytes(), 88u);
+  EXPECT_EQ(groups.groups(0).owed_budget(), 99u);
+  EXPECT_EQ(groups.groups(0).forgiven_contributions(), 11u);
+  EXPECT_EQ(groups.groups(0).forgiven_results(), 7u);
   EXPECT_EQ(groups.groups(0).tag(), group.config.tag);
   request.mutable_peers();
   const PeersReply peers = ask(request).peers();
@@ -82,6 +91,12 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
     counters[counter.name()] = counter.value();
   }
   EXPECT_EQ(counters.at("core_bad_crc"), 3u);
+  const std::string forgiven =
+      absl::StrCat("group_", groups.groups(0).group(), "_forgiven_");
+  EXPECT_EQ(counters.at(forgiven + "owner_gone_contributions"), 5u);
+  EXPECT_EQ(counters.at(forgiven + "no_memory_contributions"), 6u);
+  EXPECT_EQ(counters.at(forgiven + "no_memory_results"), 7u);
+  EXPECT_EQ(counters.count(forgiven + "reset_results"), 0u);
   EXPECT_EQ(counters.at("control_sessions"), 1u);
   EXPECT_EQ(counters.at("control_data_ports"), 1u);
 }

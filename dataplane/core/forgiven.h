@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace optireduce::core {
 
@@ -20,6 +21,7 @@ enum class ForgivenFor : uint8_t {
   kNonFinite,    // NaN and infinities are never stored
 };
 inline constexpr size_t kForgivenReasons = 7;
+std::string_view Name(ForgivenFor reason);
 
 // Elements. A contribution is something a rank wanted in the sum (held or
 // residual), a result something it should have applied (missing or debt).

@@ -2,6 +2,7 @@
 
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
+#include "dataplane/core/forgiven.h"
 
 namespace optireduce::core {
 
@@ -57,6 +58,26 @@ std::string_view Name(Verdict verdict) {
       return "late";
     case Verdict::kUnexpected:
       return "unexpected";
+  }
+  return "unknown";
+}
+
+std::string_view Name(ForgivenFor reason) {
+  switch (reason) {
+    case ForgivenFor::kOwnerGone:
+      return "owner_gone";
+    case ForgivenFor::kNoHolder:
+      return "no_holder";
+    case ForgivenFor::kEvicted:
+      return "evicted";
+    case ForgivenFor::kNoMemory:
+      return "no_memory";
+    case ForgivenFor::kReset:
+      return "reset";
+    case ForgivenFor::kOverwritten:
+      return "overwritten";
+    case ForgivenFor::kNonFinite:
+      return "non_finite";
   }
   return "unknown";
 }

@@ -5,15 +5,17 @@ Every rank computes a gradient on its own part of the data; the gradients are
 averaged over all ranks before each update. What averages them is handed in, an
 object with
 
-    allocate(count) -> array                a float32 buffer to put a gradient in
-    all_reduce(array, op="avg") -> Report   replaces it by the average
-    resync(array)                           replaces it by rank 0's, without loss
+    allocate(count) -> array            a float32 buffer to put a gradient in
+    all_reduce(array, step) -> Report   replaces it by the average
+    close_step(step)                    late parts of it are in, it is ours again
+    resync(array)                       replaces it by rank 0's, without loss
 
 so that the same loop runs alone, without any exchange, or over a daemon.
 
-An exchange may lose some of an average: what a rank misses counts as zero, so
-that its network departs a little from the others'. Each departure is small, but
-nothing takes it back; so every RESYNC_STEPS steps all ranks take over rank 0's
+An exchange may lose some of an average: what a rank misses counts as zero, and
+comes with the average of a later step. A rank that was away for so long that
+nobody keeps its results any more loses them for good, so that its network departs
+from the others'; so every RESYNC_STEPS steps all ranks take over rank 0's
 parameters.
 
 The split is as unkind as it can be: a rank of four sees only two or three of
@@ -45,6 +47,7 @@ TEST_IMAGES = 500
 IMAGES_PER_RANK = 32  # in each step
 STEPS = 300
 RESYNC_STEPS = 75
+BUCKET = 1  # of the gradient, which is one buffer
 TEST_STEPS = 10  # so often the network is tried on the test images
 MOMENTUM = 0.9
 PEAK_RATE = 0.05
@@ -156,8 +159,11 @@ class NoExchange:
     def allocate(self, count):
         return numpy.zeros(count, numpy.float32)
 
-    def all_reduce(self, array, op="avg"):
+    def all_reduce(self, array, step):
         return Report()
+
+    def close_step(self, step):
+        pass
 
     def resync(self, array):
         pass
@@ -181,9 +187,9 @@ class DaemonExchange:
     def allocate(self, count):
         return self.group.allocate(count, "float32")
 
-    def all_reduce(self, array, op="avg"):
+    def all_reduce(self, array, step):
         try:
-            report = self.group.all_reduce(array, op=op, mode="bounded").wait()
+            report = self.group.all_reduce(array, op="avg", mode="bounded", bucket=BUCKET, step=step).wait()
         except self.expired as error:
             # This rank was away for so long that nobody keeps the result any more.
             array[:] = 0
@@ -197,6 +203,9 @@ class DaemonExchange:
             deadline_ms=max(report.deadline_us or 0, 0) / 1000,
             late_ms=report.wall_late_us / 1000,
         )
+
+    def close_step(self, step):
+        self.group.close_step(step, used=True)
 
     def resync(self, array):
         shared = self.allocate(len(array))
@@ -223,9 +232,11 @@ def train(network, images, batch, exchange, rng, steps=STEPS):
     gradient = exchange.allocate(len(network.parameters))
     velocity = numpy.zeros_like(network.parameters)
     for step in range(steps):
+        number = step + 1  # as the exchange counts: 0 would be no step
         chosen = rng.integers(len(images.labels), size=batch)
         loss = network.loss_and_gradient(images.where(chosen), gradient)
-        report = exchange.all_reduce(gradient, op="avg")
+        report = exchange.all_reduce(gradient, number)
+        exchange.close_step(number)
         velocity *= MOMENTUM
         velocity += gradient
         network.parameters -= rate(step, steps).astype(numpy.float32) * velocity

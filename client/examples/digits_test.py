@@ -21,14 +21,17 @@ class Meeting:
     """Averages the arrays of WORLD threads, each of which calls `average`.
 
     With a loss, a chunk of a contribution or of a result is missing with that
-    probability, as in a one-shot operation of the daemon: the divisor counts
-    what was summed, a missing result is zero. Rank 1 is absent in the steps of
-    `absence`: it gets the others' result and gives nothing.
+    probability. It goes as with an operation of the daemon that has a bucket
+    (docs/PROTOCOL.md, "Residuals and debts"): what was not summed is a residual
+    that is added to the rank's next contribution, a missing result is zero now
+    and added to the rank's next one. Rank 1 is absent in the steps of `absence`:
+    it gets the others' result, and what it gives comes too late.
     """
 
     def __init__(self, loss=0.0, absence=range(0)):
         self.barrier = threading.Barrier(WORLD)
         self.given = [None] * WORLD
+        self.residuals = self.debts = 0
         self.loss = loss
         self.absence = absence
         self.rng = numpy.random.default_rng(4)
@@ -46,9 +49,15 @@ class Meeting:
         count = len(self.given[0])
         summed = self.present(count)
         summed[1] &= self.step not in self.absence
-        contributions = numpy.where(summed, numpy.stack(self.given), 0).sum(axis=0)
-        mean = contributions / numpy.maximum(summed.sum(axis=0), 1)
-        self.result = numpy.where(self.present(count), mean, 0).astype(numpy.float32)
+        contributions = numpy.stack(self.given) + self.residuals
+        total = numpy.where(summed, contributions, 0).sum(axis=0)
+        summands = summed.sum(axis=0)
+        imputed = numpy.where(4 * summands >= 3 * WORLD, total / numpy.maximum(summands, 1), 0)
+        mean = (total + (WORLD - summands) * imputed) / WORLD
+        arrived = self.present(count)
+        self.residuals = numpy.where(summed, 0, contributions - imputed)
+        self.result = (numpy.where(arrived, mean, 0) + self.debts).astype(numpy.float32)
+        self.debts = numpy.where(arrived, 0, mean)
         self.step += 1
 
     def average(self, rank, array):
@@ -72,7 +81,7 @@ class InProcessExchange(digits.NoExchange):
         self.meeting = meeting
         self.rank = rank
 
-    def all_reduce(self, array, op="avg"):
+    def all_reduce(self, array, step):
         self.meeting.average(self.rank, array)
         return digits.Report()
 

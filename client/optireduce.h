@@ -448,7 +448,7 @@ typedef enum or_step_outcome {
  *
  * Submitting to a bucket closes what was open of it before, as used; its output
  * stays the daemon's all the same. An operation in flight goes on, and is
- * closed at its end.
+ * closed at its end. 1024 operations of a session may be open at once.
  *
  * Waits at most `limit_ns` for the daemon; on OR_ERR_TIMEOUT it will still do
  * it, and another call waits for that. */

@@ -242,6 +242,8 @@ class Group {
   void AdvanceDebts(Op* op, Timestamp now);
   bool LacksOf(const Op& op, uint32_t chunk) const;
   bool CanAnswer(const Op& op) const;
+  bool IsFailedFlush(const Op& op) const;
+  void VoidOwnShard(Op* op);
   void OnOwnerGone(Op* op, Rank owner, Timestamp now);
 
   // group_receive.cc
@@ -270,6 +272,7 @@ class Group {
   void OnContribution(Op* op, uint32_t local, Rank source, Timestamp when,
                       Timestamp now);
   void NoteProgress(Op* op, Timestamp now);
+  void FreezeExact(Op* op, const ChunkInfo& info);
   void FreezeChunk(Op* op, uint32_t local, Timestamp now);
   bool AttachRetained(Op* op, Timestamp now);
   void StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload);

@@ -205,6 +205,7 @@ void Group::OnOwedLess(Op* op, Timestamp now) {
 
 void Group::BeginQuestions(Op* op, Timestamp now) {
   if (!op->is_bucketed()) return;
+  if (op->account != nullptr && IsFailedFlush(*op)) VoidOwnShard(op);
   op->kept_until = now + config_.nack_interval * kPatience;
   if (!op->is_owed()) return;
   op->debt_at = now + Jitter(config_.nack_interval);
@@ -252,9 +253,23 @@ bool Group::LacksOf(const Op& op, uint32_t chunk) const {
 
 // ---- answers
 
-// Whether its frozen chunks are still here.
+// Whether its chunks are here, or will be.
 bool Group::CanAnswer(const Op& op) const {
-  return op.has_descriptor && op.memory.block != nullptr && !op.mismatched;
+  return op.has_descriptor && op.memory.block != nullptr && !op.mismatched &&
+         !IsFailedFlush(op);
+}
+
+// It has ended with an error before all had come: what is not summed here will
+// never be.
+bool Group::IsFailedFlush(const Op& op) const {
+  return op.is_flush() && op.is_closed() && !op.reduction.all_frozen();
+}
+
+void Group::VoidOwnShard(Op* op) {
+  for (uint32_t local = 0; local < op->reduction.chunks(); ++local) {
+    if (op->reduction.IsFrozen(local)) continue;
+    TakeResult(op, op->plan.ChunkOf(config_.self, local), {.included = false});
+  }
 }
 
 // Its results are kept no longer, or never were.

@@ -18,7 +18,7 @@ std::optional<OpDescriptor> DescriptorOf(const wire::OpenBody& body) {
       body.collective < static_cast<uint8_t>(Collective::kAllReduce) ||
       body.collective > static_cast<uint8_t>(Collective::kBarrier) ||
       body.mode < static_cast<uint8_t>(Mode::kBounded) ||
-      body.mode > static_cast<uint8_t>(Mode::kExact) ||
+      body.mode > static_cast<uint8_t>(Mode::kFlush) ||
       body.codec > static_cast<uint8_t>(Codec::kHadamard) ||
       body.count > kMaxCount) {
     return std::nullopt;
@@ -266,18 +266,28 @@ void Group::NoteProgress(Op* op, Timestamp now) {
   op->repair_backoff = 1;
 }
 
+// With all contributions, the own one read just now.
+void Group::FreezeExact(Op* op, const ChunkInfo& info) {
+  if (op->account == nullptr) {
+    op->reduction.Freeze(info.local, op->buffers.input + op->InputOffset(info));
+    return;
+  }
+  std::array<uint8_t, wire::kMaxMtu> own{};
+  ReadInput(op, info, own.data());
+  op->reduction.Freeze(info.local, own.data());
+}
+
 // Rule 5: once, final.
 void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
   const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
-  const uint8_t* own_input = op->state == OpState::kActive && op->is_exact()
-                                 ? op->buffers.input + op->InputOffset(info)
-                                 : nullptr;
-  if (op->is_bucketed()) {
+  if (op->is_exact()) {
+    FreezeExact(op, info);
+  } else if (op->is_bucketed()) {
     op->reduction.FreezeBucketed(
         local, gradcodec::IsImputed(op->reduction.Contributors(local), world(),
                                     lost_count_ > 0));
   } else {
-    op->reduction.Freeze(local, own_input);
+    op->reduction.Freeze(local, nullptr);
   }
   maybe_sendable_ = true;  // its result, and in exact mode the next own chunk
   if (op->has_stage2()) {
@@ -488,7 +498,7 @@ Verdict Group::OnGone(Rank source, OpSeq seq, Timestamp now) {
   Op* op = FindOp(seq);
   if (op == nullptr) return Verdict::kStaleOp;
   Count(*op, OpEvent::kGone);
-  if (op->account != nullptr) {
+  if (op->account != nullptr && (op->is_reported() || !op->is_exact())) {
     StartClocks(op, now);  // rule 3
     OnOwnerGone(op, source, now);
     return Verdict::kAccepted;

@@ -14,7 +14,7 @@ namespace {
 bool IsKnown(const OpDescriptor& op) {
   return op.collective >= Collective::kAllReduce &&
          op.collective <= Collective::kBarrier && op.mode >= Mode::kBounded &&
-         op.mode <= Mode::kExact && op.codec <= Codec::kHadamard;
+         op.mode <= Mode::kFlush && op.codec <= Codec::kHadamard;
 }
 
 bool Reduces(const OpDescriptor& op) {
@@ -26,6 +26,7 @@ bool Reduces(const OpDescriptor& op) {
 // floats, may be encoded.
 bool IsSupported(const OpDescriptor& op) {
   if (!IsKnown(op)) return false;
+  if (op.mode == Mode::kFlush) return op.step == 0 && Ledger::Supports(op);
   if (op.collective == Collective::kBarrier) return op.mode == Mode::kExact;
   if (gradcodec::SizeOf(op.dtype) == 0) return false;
   const bool bounded = op.mode == Mode::kBounded;
@@ -58,10 +59,13 @@ SubmitResult Group::CheckSubmit(const OpDescriptor& op,
       op.hard_limit == Duration() ? config_.hard_limit : op.hard_limit;
   if (op.soft_limit < Duration() || op.hard_limit < Duration() ||
       op.soft_limit > hard ||
-      (op.mode == Mode::kExact && op.soft_limit != Duration())) {
+      (op.mode != Mode::kBounded && op.soft_limit != Duration())) {
     return SubmitResult::kBadLimits;
   }
   if (!Ledger::IsValidScale(op.loss_scale)) return SubmitResult::kBadScale;
+  if (op.mode == Mode::kFlush && buffers.input != buffers.output) {
+    return SubmitResult::kBadBuffers;
+  }
   if (!BuffersAllowed(op, world(), config_.self, buffers)) {
     return SubmitResult::kBadBuffers;
   }
@@ -82,6 +86,10 @@ SubmitResult Group::Submit(const OpDescriptor& descriptor, BufferView buffers,
   }
   if (next_submit_.Since(low_) >= static_cast<int32_t>(config_.window)) {
     return SubmitResult::kWindowFull;
+  }
+  if (descriptor.mode == Mode::kFlush) {
+    if (done_ != next_submit_) return SubmitResult::kWindowFull;  // rule 22
+    std::memset(buffers.output, 0, OutputBytes(descriptor, world()));
   }
   const bool trivial =
       world() == 1 ||

@@ -49,7 +49,7 @@ struct OpSending {
 
 // With residuals and debts.
 inline bool IsBucketed(const OpDescriptor& op) {
-  return op.mode == Mode::kBounded && Ledger::Supports(op);
+  return op.mode != Mode::kExact && Ledger::Supports(op);
 }
 
 struct Op {
@@ -126,7 +126,8 @@ struct Op {
   bool is_owed() const {
     return account != nullptr && !account->has_everything();
   }
-  bool is_exact() const { return descriptor.mode == Mode::kExact; }
+  bool is_exact() const { return descriptor.mode != Mode::kBounded; }
+  bool is_flush() const { return descriptor.mode == Mode::kFlush; }
   bool is_closed() const {
     return state == OpState::kLate || state == OpState::kClosed;
   }

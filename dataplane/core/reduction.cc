@@ -38,7 +38,7 @@ struct Reduction::Layout {
   Layout(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
          size_t world) {
     const uint32_t chunks = plan.ChunksOf(self);
-    const bool exact = op.mode == Mode::kExact;
+    const bool exact = op.mode != Mode::kBounded;
     const uint32_t chunk_bytes =
         plan.elements_per_chunk() * plan.element_bytes();
     accumulator_bytes =
@@ -122,7 +122,7 @@ uint32_t Reduction::credit_limit() const {
 }
 
 bool Reduction::HasArrived(uint32_t local, Rank source) const {
-  if (op_.mode == Mode::kExact) {
+  if (op_.mode != Mode::kBounded) {
     if (frozen_.Test(local)) return true;
     if (local >= credit_limit()) return false;
   }
@@ -135,7 +135,7 @@ Reduction::AddResult Reduction::Add(uint32_t local, Rank source,
   if (frozen_.Test(local)) {
     // Bounded: the set is kept, so a contribution that came too late can be
     // told from one that came twice.
-    return op_.mode == Mode::kExact || HasArrived(local, source)
+    return op_.mode != Mode::kBounded || HasArrived(local, source)
                ? AddResult::kDuplicate
                : AddResult::kFrozen;
   }
@@ -143,7 +143,7 @@ Reduction::AddResult Reduction::Add(uint32_t local, Rank source,
   BitmapView arrived({ArrivedWords(local), arrived_words_}, world_);
   if (arrived.TestAndSet(source.index())) return AddResult::kDuplicate;
   const uint32_t elements = ElementsOf(local);
-  if (op_.mode == Mode::kExact) {
+  if (op_.mode != Mode::kBounded) {
     if (source != self_) {
       std::memcpy(StashEntry(local, source.index()), payload,
                   size_t{elements} * element_bytes_);
@@ -177,7 +177,7 @@ void Reduction::ReduceExact(uint32_t local, const uint8_t* own_input) {
 }
 
 void Reduction::Freeze(uint32_t local, const uint8_t* own_input) {
-  if (op_.mode == Mode::kExact) {
+  if (op_.mode != Mode::kBounded) {
     ReduceExact(local, own_input);
   } else {
     ReduceBounded(local);
@@ -198,7 +198,7 @@ void Reduction::NoteFrozen(uint32_t local) {
   ++frozen_count_;
   while (prefix_ < chunks_ && frozen_.Test(prefix_)) {
     // The slot of a chunk that leaves the window serves the one that enters.
-    if (op_.mode == Mode::kExact) {
+    if (op_.mode != Mode::kBounded) {
       std::memset(ArrivedWords(prefix_), 0, size_t{arrived_words_} * 8);
     }
     ++prefix_;

@@ -85,6 +85,10 @@ enum class Collective : uint8_t {
 enum class Mode : uint8_t {
   kBounded = 1,  // ends by the soft limit with what is there
   kExact = 2,    // reliable, bit-identical on all ranks
+  // Exact, of what is kept of a bucket: nobody puts in anything, and after it
+  // there are no residuals and no debts. Its output, which is its input too, is
+  // cleared first. Waits until nothing is owed to this rank from before.
+  kFlush = 3,
 };
 
 enum class Codec : uint8_t {

@@ -34,6 +34,8 @@ std::optional<Mode> ModeFromWire(uint8_t value) {
     case Mode::kBounded:
     case Mode::kExact:
       return mode;
+    case Mode::kFlush:
+      break;  // not in shared memory
   }
   return std::nullopt;
 }

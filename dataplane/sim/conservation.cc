@@ -1,5 +1,6 @@
 #include "dataplane/sim/conservation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -41,7 +42,7 @@ double Rounding(Dtype dtype) {
 }  // namespace
 
 bool Conservation::IsWatched(const core::OpDescriptor& op, size_t world) {
-  return world > 1 && op.mode == core::Mode::kBounded &&
+  return world > 1 && op.mode != core::Mode::kExact &&
          core::Ledger::Supports(op);
 }
 
@@ -54,6 +55,7 @@ Conservation::Bucket* Conservation::Find(const core::OpDescriptor& op) {
     bucket->residuals.resize(op.count);
     bucket->outputs.assign(world_, std::vector<double>(op.count));
     bucket->scales.assign(world_, 1);
+    bucket->flushed.assign(world_, false);
   }
   if (bucket->op.count != op.count || bucket->op.dtype != op.dtype ||
       bucket->op.reduce_op != op.reduce_op) {
@@ -74,6 +76,8 @@ void Conservation::OnUsed(const core::OpDescriptor& op, core::Rank rank,
   if (bucket == nullptr) return;
   ++bucket->ops;
   bucket->scales[rank.index()] = op.loss_scale;
+  bucket->flushed[rank.index()] =
+      op.mode == core::Mode::kFlush && !output.empty();
   for (size_t i = 0; i < op.count; ++i) {
     const double gradient =
         Element(op.dtype, input.data(), i) / double{op.loss_scale};
@@ -102,6 +106,12 @@ std::string Conservation::OnSettled(core::Rank rank, core::GroupId group,
     std::vector<float> residual(bucket.op.count);
     std::vector<float> debt(bucket.op.count);
     if (!core.ReadBucket(group, key, residual.data(), debt.data())) continue;
+    // A narrower type leaves what its rounding left.
+    if (bucket.flushed[rank.index()] && bucket.op.dtype == Dtype::kFloat32 &&
+        (std::ranges::count(residual, 0.0f) != std::ssize(residual) ||
+         std::ranges::count(debt, 0.0f) != std::ssize(debt))) {
+      return absl::StrCat("bucket ", key, " is not empty after its flush");
+    }
     const double scale = bucket.scales[rank.index()];
     for (size_t i = 0; i < bucket.op.count; ++i) {
       bucket.residuals[i] += residual[i] / scale;

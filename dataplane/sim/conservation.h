@@ -48,6 +48,7 @@ class Conservation {
     core::OpDescriptor op;  // the first
     size_t ops = 0;
     std::vector<double> scales;  // by rank: of its newest op
+    std::vector<bool> flushed;   // by rank: by its newest op
     // By element, unscaled.
     std::vector<double> truth;                 // contributions of all ranks
     std::vector<double> magnitude;             // the same, absolute

@@ -62,6 +62,8 @@ double Number(const OpSpec& spec, Dtype dtype, size_t rank, size_t world,
   switch (spec.inputs) {
     case InputKind::kRankPlus:
       return static_cast<double>(rank + 1);
+    case InputKind::kZero:
+      return 0;
     case InputKind::kIota:
       return static_cast<double>(4096 * rank + element);
     default:

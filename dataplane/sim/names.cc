@@ -109,8 +109,9 @@ std::optional<gradcodec::Dtype> DtypeFrom(const std::string& name) {
 }
 
 std::optional<core::Mode> ModeFrom(const std::string& name) {
-  return Lookup<core::Mode>(
-      name, {{"bounded", core::Mode::kBounded}, {"exact", core::Mode::kExact}});
+  return Lookup<core::Mode>(name, {{"bounded", core::Mode::kBounded},
+                                   {"exact", core::Mode::kExact},
+                                   {"flush", core::Mode::kFlush}});
 }
 
 std::optional<core::Codec> CodecFrom(const std::string& name) {
@@ -127,7 +128,8 @@ std::optional<InputKind> InputKindFrom(const std::string& name) {
   return Lookup<InputKind>(name, {{"summable", InputKind::kSummable},
                                   {"bits", InputKind::kBits},
                                   {"rank_plus", InputKind::kRankPlus},
-                                  {"iota", InputKind::kIota}});
+                                  {"iota", InputKind::kIota},
+                                  {"zero", InputKind::kZero}});
 }
 
 std::optional<Ending> EndingFrom(const std::string& name) {

@@ -315,6 +315,16 @@ class Draw {
         ops.push_back(op);
       }
     }
+    if (rng.Chance(0.5)) {
+      for (OpSpec op : buckets) {
+        op.descriptor.mode = Mode::kFlush;
+        op.descriptor.loss_scale = ops.back().descriptor.loss_scale;
+        op.inputs = InputKind::kZero;
+        op.in_place = true;
+        op.submit_after = at;
+        ops.push_back(op);
+      }
+    }
     if (rng.Chance(0.3)) {
       group->skipped_steps.push_back(101 + rng.Below(steps));
     }

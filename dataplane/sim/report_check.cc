@@ -188,7 +188,7 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
       if (report.missing.Count() > 0) return "complete, but names ranks";
       return run.agreed ? "" : "ranks disagree, and nobody noticed";
     case OpStatus::kPartial:
-      if (context.op.mode == Mode::kExact) return "exact, but partial";
+      if (context.op.mode != Mode::kBounded) return "exact, but partial";
       return run.agreed ? "" : "ranks disagree, and nobody noticed";
     case OpStatus::kHardLimit: {
       if (context.reported_at < hard_at) return "hard limit, too early";
@@ -214,7 +214,7 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
                         context.submitted_at;
       // An exact op that others gave up may be gone there.
       const bool given_up =
-          context.op.mode == Mode::kExact && run.failed_somewhere;
+          context.op.mode != Mode::kBounded && run.failed_somewhere;
       return late || given_up ? "" : "expired, but it was not late";
     }
     case OpStatus::kCancelled:

@@ -35,6 +35,7 @@ enum class InputKind : uint8_t {
   kBits,      // of any kind, finite where floating
   kRankPlus,  // rank r holds r + 1 everywhere
   kIota,      // rank r's element i is 4096 r + i
+  kZero,      // of a flush
   kListed,    // as in `listed`
 };
 

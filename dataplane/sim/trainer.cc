@@ -165,9 +165,10 @@ void Trainer::NoteUnclosed(size_t op) {
 bool Trainer::MustClose() const {
   if (unclosed_.empty()) return false;
   if (stopped_ || next_op_ == outcome_.ops.size()) return true;
-  return IsStepOp(next_op_) &&
-         group_->DescriptorOf(next_op_, rank_).step !=
-             group_->DescriptorOf(unclosed_.front(), rank_).step;
+  const core::OpDescriptor& next = group_->DescriptorOf(next_op_, rank_);
+  return next.mode == core::Mode::kFlush ||
+         (IsStepOp(next_op_) &&
+          next.step != group_->DescriptorOf(unclosed_.front(), rank_).step);
 }
 
 bool Trainer::AreUnclosedReported() const {

@@ -126,16 +126,23 @@ struct BCubeRank {
 Schedule Ring(size_t world, uint64_t bytes) {
   Builder builder(world);
   const Part all = {0, bytes};
-  // What has brought each rank the part that it sends next.
-  std::vector<Builder::After> before(world);
+  const uint64_t part_bytes = (bytes + world - 1) / world;
+  const size_t segments =
+      std::max<size_t>(2, (part_bytes + kRingSegment - 1) / kRingSegment);
+  // What has brought each rank the segments that it sends next.
+  std::vector<std::vector<Builder::After>> before(
+      world, std::vector<Builder::After>(segments));
   for (size_t step = 0; step < 2 * (world - 1); ++step) {
-    std::vector<Builder::After> arrived(world);
+    std::vector<std::vector<Builder::After>> arrived(
+        world, std::vector<Builder::After>(segments));
     for (size_t rank = 0; rank < world; ++rank) {
-      const size_t part = (rank + 2 * world - step) % world;
+      const Part part = all.Piece((rank + 2 * world - step) % world, world);
       const size_t next = (rank + 1) % world;
-      Append(
-          builder.Add(rank, next, all.Piece(part, world).bytes(), before[rank]),
-          &arrived[next]);
+      for (size_t i = 0; i < segments; ++i) {
+        Append(builder.Add(rank, next, part.Piece(i, segments).bytes(),
+                           before[rank][i]),
+               &arrived[next][i]);
+      }
     }
     before = std::move(arrived);
   }

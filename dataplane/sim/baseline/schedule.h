@@ -32,8 +32,10 @@ struct Schedule {
 // takes counts as nothing. Parts of the buffer are as even as whole bytes
 // allow; empty ones are not sent.
 
-// The ring: N - 1 steps of reduce-scatter, N - 1 of all-gather, one part of N
-// at a time to the next rank.
+// The ring as Gloo has it: N - 1 steps of reduce-scatter, N - 1 of all-gather,
+// one part of N at a time to the next rank, in segments that go on by
+// themselves: two, or as many as it takes for at most kRingSegment each.
+inline constexpr uint64_t kRingSegment = 1 << 20;
 Schedule Ring(size_t world, uint64_t bytes);
 
 // Gloo's BCube to the base 2: in each step ranks that differ in one digit

@@ -133,10 +133,19 @@ TEST(Schedule, EmptyPartsAreNotSent) {
 
 TEST(Schedule, RingGoesRoundTwice) {
   const Schedule schedule = Ring(5, 5000);
-  EXPECT_EQ(schedule.transfers.size(), 5u * 8);
+  EXPECT_EQ(schedule.transfers.size(), 5u * 8 * 2);
   for (const Transfer& transfer : schedule.transfers) {
     EXPECT_EQ(transfer.to, (transfer.from + 1) % 5);
-    EXPECT_EQ(transfer.bytes, 1000u);
+    EXPECT_EQ(transfer.bytes, 500u);
+    EXPECT_LE(transfer.after.size(), 1u);
+  }
+}
+
+TEST(Schedule, RingSegmentsAreOfAMebibyteAtMost) {
+  const Schedule schedule = Ring(4, (12 << 20) + 4);
+  EXPECT_EQ(schedule.transfers.size(), 4u * 6 * 4);
+  for (const Transfer& transfer : schedule.transfers) {
+    EXPECT_LE(transfer.bytes, kRingSegment);
   }
 }
 

@@ -59,7 +59,7 @@ def parse_arguments(arguments):
                               "and with --full hours. Prints the rows; writes them to FILE and, beside it, "
                               "every single time that they are made of.")
     sim.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
-    sim.add_argument("--full", action="store_true", help="1,000 ops in each run instead of 150, and up to 256 hosts")
+    sim.add_argument("--full", action="store_true", help="1,000 ops under load instead of 150, up to 256 hosts instead of 64")
     sim.add_argument("--hosts", type=whole(4, 1024), default=plan.Options.hosts, metavar="N", help="%(default)s")
     sim.add_argument("--loss", type=share, default=plan.Options.loss, metavar="P",
                      help="share of all packets that is lost, whoever's: %(default)s")

@@ -10,7 +10,8 @@ import dataclasses
 MIB = 1 << 20
 LOADS = ("tail15", "tail30")
 BASELINES = ("ring", "bcube", "tree", "tar")
-SCALE = (64, 256)  # beyond, the buffers of all ranks do not fit in 24 GB
+QUICK_SCALE = (64,)
+FULL_SCALE = (64, 256)  # beyond, the buffers of all ranks do not fit in 24 GB
 BEST_EFFORT_HOSTS = (8, 16, 32, 64)
 BATCHES = 100  # the ops of optisim mse are a multiple of it
 LATE_EVERY = 20  # ops: kLateEvery of dataplane/sim/baseline/experiment.h
@@ -60,6 +61,10 @@ class Options:
         """Names of what differs from the published experiments."""
         return [name for name in ("hosts", "loss", "size", "ops") if getattr(self, name) != getattr(Options, name)]
 
+    def is_short(self):
+        """Too short for anybody to be late in; without what takes long, too."""
+        return 0 < self.ops < LATE_EVERY
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -76,7 +81,9 @@ class Run:
 
 def scale(options):
     """Numbers of hosts beyond that of the other experiments."""
-    return [hosts for hosts in SCALE if hosts != options.hosts]
+    if options.is_short():
+        return []
+    return [hosts for hosts in (FULL_SCALE if options.full else QUICK_SCALE) if hosts != options.hosts]
 
 
 def best_effort_runs(options):
@@ -93,7 +100,7 @@ def best_effort_runs(options):
 def runs(options):
     """All runs, longest first where it matters: they go to the processors in this order."""
     common = {"hosts": options.hosts, "bytes": options.size, "seed": options.seed, "loss": options.loss}
-    jumbo = {"bytes": 4 * MIB, "mtu": 9000, "seed": options.seed, "loss": options.loss}
+    jumbo = {"bytes": min(4 * MIB, options.size), "mtu": 9000, "seed": options.seed, "loss": options.loss}
     loaded = 1000 if options.full else 150
 
     def run(name, ops, base=None, **flags):
@@ -104,7 +111,7 @@ def runs(options):
     for load in reversed(LOADS):
         plan.append(run(f"{load}.ours", loaded, algorithm="ours", background=load))
         plan.append(run(f"{load}.ours.capped50", loaded, algorithm="ours", background=load, share_cap=0.5))
-    if not options.ops or options.ops >= LATE_EVERY:
+    if not options.is_short():
         # One rank is late by ten times the op, and the same without it.
         plan.append(run("late.ours", 3 * LATE_EVERY, algorithm="ours", period=2, late=10))
         plan.append(run("paced.ours", 3 * LATE_EVERY, algorithm="ours", period=2))
@@ -112,10 +119,10 @@ def runs(options):
     for load in LOADS:
         for algorithm in BASELINES:
             plan.append(run(f"{load}.{algorithm}", loaded, algorithm=algorithm, background=load))
-    if options.full:
-        for hosts in scale(options):
-            plan.append(run(f"n{hosts}.quiet.ours", 20, jumbo, hosts=hosts, algorithm="ours"))
-            plan.append(run(f"n{hosts}.tail30.ours", 6400 // hosts, jumbo, hosts=hosts, algorithm="ours", background="tail30"))
+    for hosts in scale(options):
+        plan.append(run(f"n{hosts}.quiet.ours", 20, jumbo, hosts=hosts, algorithm="ours"))
+        plan.append(run(f"n{hosts}.tail30.ours", 6400 // hosts, jumbo, hosts=hosts, algorithm="ours",
+                        background="tail30"))
     return plan + list(best_effort_runs(options))
 
 

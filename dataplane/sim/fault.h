@@ -71,12 +71,17 @@ enum class Forgery : uint8_t {
   kFingerprint,   // of another op
   kChunk,         // outside the plan
   kShortPayload,  // some elements less than the chunk has
+  // Another result of the same chunk. It would be believed if it came first:
+  // the receiving host hands it in right behind the true one.
+  kOtherResult,
 };
-inline constexpr uint32_t kNumForgeries = 18;
+inline constexpr uint32_t kNumForgeries = 19;
 
 // Writes the lie into a copy of a packet. False where it cannot be told about
 // a packet of this type; the packet is then as it was.
 bool Forge(Forgery forgery, Rng* rng, Packet* packet);
+// kOtherResult. False if the packet carries no elements.
+bool ForgeResult(Packet* packet);
 
 // What happens to one datagram.
 struct Treatment {

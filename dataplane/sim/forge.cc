@@ -127,4 +127,12 @@ bool Forge(Forgery forgery, Rng* rng, Packet* packet) {
   return true;
 }
 
+bool ForgeResult(Packet* packet) {
+  if (packet->header.length == 0) return false;
+  packet->buffer[wire::kHeaderBytes + packet->header.length - 1] ^= 1;
+  packet->origin = Origin::kForged;
+  Reseal(packet->header, packet);
+  return true;
+}
+
 }  // namespace optireduce::sim

@@ -167,7 +167,17 @@ void Host::Receive(Timestamp now) {
 }
 
 void Host::Deliver(PacketPool::Ref ref, Timestamp now) {
-  const Packet& packet = (*world_->pool)[ref];
+  Packet& packet = (*world_->pool)[ref];
+  HandIn(packet, now);
+  if (packet.contradicted && ForgeResult(&packet)) {
+    Count(FaultKind::kForged, world_->injected);
+    HandIn(packet, now);
+  }
+  // At once: a contribution given up may come again with the next packet.
+  HandleEvents(now);
+}
+
+void Host::HandIn(const Packet& packet, Timestamp now) {
   core::PacketView view;
   view.source = packet.source.address;
   view.destination_port = packet.destination.port;
@@ -182,8 +192,6 @@ void Host::Deliver(PacketPool::Ref ref, Timestamp now) {
   ++delivered_;
   world_->trace->Deliver(now, packet, verdict);
   CheckVerdict(packet, verdict, now);
-  // At once: a contribution given up may come again with the next packet.
-  HandleEvents(now);
 }
 
 void Host::CheckVerdict(const Packet& packet, core::Verdict verdict,

@@ -78,6 +78,7 @@ class Host : public Actor, public Receiver {
   // Whether there were any.
   bool HandleEvents(Timestamp now);
   void Deliver(PacketPool::Ref ref, Timestamp now);
+  void HandIn(const Packet& packet, Timestamp now);
   void CheckVerdict(const Packet& packet, core::Verdict verdict, Timestamp now);
   bool Send(Timestamp now);
   void SendOne(PacketPool::Ref ref, const core::TxDescriptor& descriptor,

@@ -107,7 +107,11 @@ void Network::Replay(const Treatment& treatment, PacketPool::Ref ref,
     packet.origin = Origin::kForged;
     Launch(copy, at);
   }
-  if (treatment.forgery != Forgery::kNone) {
+  if (treatment.forgery == Forgery::kOtherResult) {
+    Packet& packet = (*pool_)[ref];
+    packet.contradicted =
+        packet.header.type == wire::PacketType::kResult && !treatment.flip;
+  } else if (treatment.forgery != Forgery::kNone) {
     LaunchForgery(treatment.forgery, ref, at);
   }
 }

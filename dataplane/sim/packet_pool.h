@@ -41,6 +41,8 @@ struct Packet {
   core::Rank source_rank{};
   core::Rank destination_rank{};
   Origin origin = Origin::kSent;
+  // Right behind it comes the same packet with another result.
+  bool contradicted = false;
   // What the sender wrote; the bytes may differ once they are corrupt.
   wire::Header header;
   Timestamp arrived;  // at the NIC, simulation time
@@ -65,6 +67,7 @@ class PacketPool {
     if (free_.empty()) Grow();
     const Ref ref = free_.back();
     free_.pop_back();
+    packets_[ref].contradicted = false;
     return ref;
   }
   void Free(Ref ref) { free_.push_back(ref); }

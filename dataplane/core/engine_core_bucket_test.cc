@@ -59,7 +59,7 @@ TEST(BucketTest, LossScalesArePositiveFiniteAndNormal) {
 
 TEST(BucketTest, WhatAnOwnerDidNotSumComesWithTheNextOp) {
   BucketNet ranks;
-  ranks.Lose(PacketType::kData, 2, 1);
+  ranks.Lose(PacketType::kData, 2, 1, true);
   ranks.Submit(Bucketed(kCount, 1, 0));
   ranks.net().Run(Duration::Millis(30));
   for (size_t r = 0; r < kWorld; ++r) ranks.Use(r, 0);
@@ -84,9 +84,10 @@ TEST(BucketTest, WhatAnOwnerDidNotSumComesWithTheNextOp) {
 
 TEST(BucketTest, ALateResultIsPutInPlaceUntilTheStepIsClosed) {
   BucketNet ranks;
-  ranks.Lose(PacketType::kResult, 3, 1);
+  ranks.Lose(PacketType::kResult, 3, 1, true);
   ranks.Submit(Bucketed(kCount, 1, 5));
   ranks.net().Run(Duration::Micros(10'200));
+  ranks.LoseNothing();
   const OpReport* report = ranks.net().report(1, OpSeq(0));
   ASSERT_NE(report, nullptr);
   EXPECT_EQ(report->absent, kCount / kWorld);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 
 namespace optireduce::core {
 namespace {
@@ -56,6 +57,7 @@ Group::Group(GroupId id, const GroupConfig& config,
     peers_[i].open_upto = peers_[i].done_upto = peers_[i].told_done =
         config.first_op;
     peers_[i].last_heard = now;
+    peers_[i].newest_data = config.first_op;
   }
   WakeBy(now);
 }
@@ -126,7 +128,8 @@ size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
   const size_t tails = Align(BitmapView::WordsFor(world()) * 8);
   return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
          Align(Assembly::BytesNeeded(plan)) +
-         Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) + 4 * tails +
+         2 * Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) +
+         4 * tails + 2 * Align(world() * sizeof(RepairStream)) +
          3 * world() * sizeof(uint32_t);
 }
 
@@ -182,6 +185,8 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   op->sending.results = reinterpret_cast<uint32_t*>(at);
   op->sending.results_total = op->has_stage2() ? own_chunks : 0;
   at += Align(size_t{own_chunks} * sizeof(uint32_t));
+  op->sending.result_places = reinterpret_cast<uint32_t*>(at);
+  at += Align(size_t{own_chunks} * sizeof(uint32_t));
   const size_t words = BitmapView::WordsFor(world());
   for (BitmapView* ranks : {&op->data_tails, &op->result_tails,
                             &op->closed_owners, &op->late_openers}) {
@@ -189,6 +194,12 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
     ranks->ClearAll();
     at += Align(words * 8);
   }
+  for (RepairStream*& streams : op->streams) {
+    streams = reinterpret_cast<RepairStream*>(at);
+    std::uninitialized_fill_n(streams, world(), RepairStream());
+    at += Align(world() * sizeof(RepairStream));
+  }
+  if (!op->is_exact()) RepairBy(op, op->report.quorum);
   op->acknowledged = reinterpret_cast<uint32_t*>(at);
   op->sending.data_next = op->acknowledged + world();
   op->sending.results_next = op->sending.data_next + world();

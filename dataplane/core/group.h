@@ -8,6 +8,7 @@
 //   group_receive.cc     packets
 //   group_timers.cc      clocks and limits
 //   group_bounds.cc      what stages took: for the bounds of later ops
+//   group_repair.cc      bounded ops: what to ask for again, and answers
 //   group_send.cc        what to send next
 // Rule numbers in comments refer to docs/PROTOCOL.md.
 
@@ -30,7 +31,9 @@
 #include "dataplane/core/engine_core.h"
 #include "dataplane/core/ledger.h"
 #include "dataplane/core/op.h"
+#include "dataplane/core/repair.h"
 #include "dataplane/core/report.h"
+#include "dataplane/core/round_trip.h"
 #include "dataplane/core/types.h"
 #include "proto/wire.h"
 
@@ -58,6 +61,11 @@ struct Peer {
   uint32_t echo_time = 0;
   Timestamp echo_arrival;
   uint16_t ecn_marks = 0;
+  RoundTrip round_trip;
+  // Of any op: the newest contribution or result, and the newest op with
+  // contributions.
+  Timestamp last_stream;
+  OpSeq newest_data{};
 
   // Control packets to send.
   bool hello_due = false;
@@ -257,8 +265,10 @@ class Group {
                    Timestamp now);
   Verdict OnFeedback(Rank source, const wire::Header& header,
                      std::span<const uint8_t> body, Timestamp now);
+  void NoteEcho(Rank source, const wire::FeedbackBody& feedback, Timestamp now);
   void OnCredit(Rank source, const wire::Credit& credit, Timestamp now);
-  Verdict OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body);
+  Verdict OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body,
+                 Timestamp now);
   void AnswerNackData(Op* op, Rank source, const wire::NackBody& nack);
   void AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack);
   Verdict OnGone(Rank source, OpSeq seq, Timestamp now);
@@ -292,6 +302,26 @@ class Group {
   uint64_t ContributionsDue(const Op& op) const;
   uint64_t OnTheirWay(const Op& op) const;
   uint64_t ResultsDue(const Op& op) const;
+
+  // group_repair.cc
+  RepairTiming TimingOf(const Op& op, Rank rank) const;
+  void RepairBy(Op* op, Timestamp when);
+  bool MayAsk(const Op& op, Stage stage) const;
+  bool MayBeAsked(const Op& op, Stage stage, Rank rank) const;
+  uint32_t StreamLength(const Op& op, Stage stage, Rank rank) const;
+  void BeginStream(Op* op, Stage stage, Rank rank, Timestamp now);
+  void NoteStreamPacket(Op* op, Stage stage, const wire::Header& header,
+                        uint32_t local, Timestamp now);
+  Timestamp StreamHeardAt(const Op& op, Stage stage, Rank rank) const;
+  void AdvanceBoundedRepair(Op* op, Timestamp now);
+  Timestamp AdvanceStream(Op* op, Stage stage, Rank rank, Timestamp now);
+  bool ListLost(Op* op, Rank rank, Timestamp now, wire::NackBody* nack);
+  bool TakeLost(Op* op, Rank rank, Timestamp now, wire::NackBody* nack);
+  bool IsRepairHopeful(const Op& op, Stage stage, Timestamp now) const;
+  void AnswerLostData(Op* op, Rank source, const wire::NackBody& nack,
+                      Timestamp now);
+  void AnswerLostResults(Op* op, Rank source, const wire::NackBody& nack);
+  bool MayRepair(Op* op, uint32_t body_bytes, Timestamp now);
 
   // group_timers.cc
   size_t QuorumSize() const;

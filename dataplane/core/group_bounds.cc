@@ -15,6 +15,7 @@ void Group::NoteOpened(Op* op, Rank rank, Timestamp now) {
   op->last_open = now;
   if (op->report.quorum != Timestamp::Never() && op->memory.block != nullptr) {
     op->late_openers.Set(rank.index());
+    if (!op->is_exact()) RepairBy(op, now);
   }
 }
 

@@ -53,6 +53,10 @@ Verdict Group::OnPacket(const wire::Header& header,
   const Rank source(header.source);
   Peer& peer = PeerOf(source);
   ++peer.packets_received;
+  if (header.type == wire::PacketType::kData ||
+      header.type == wire::PacketType::kResult) {
+    peer.last_stream = now;
+  }
   peer.ecn_marks = static_cast<uint16_t>(peer.ecn_marks + ecn_marked);
   peer.echo_valid = true;
   peer.echo_time = header.send_time;
@@ -69,7 +73,7 @@ Verdict Group::OnPacket(const wire::Header& header,
     case wire::PacketType::kFeedback:
       return OnFeedback(source, header, body, now);
     case wire::PacketType::kNack:
-      return OnNack(source, seq, body);
+      return OnNack(source, seq, body, now);
     case wire::PacketType::kGone:
       return OnGone(source, seq, now);
     case wire::PacketType::kHello:
@@ -223,6 +227,9 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
   }
   // The stage ends at its bound, whenever that is noticed.
   NoteAdvertised(*op, source, header);
+  if (PeerOf(source).newest_data.IsBefore(seq)) {
+    PeerOf(source).newest_data = seq;
+  }
   if (arrival > op->stage1_bound) BeginFreeze(op, EndCause::kDeadline, now);
   const Reduction::AddResult added =
       op->freezing && !op->reduction.IsFrozen(info->local)
@@ -246,6 +253,7 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
     op->data_tails.Set(source.index());
   }
   NoteProgress(op, now);
+  NoteStreamPacket(op, Stage::kOne, header, info->local, now);
   OnContribution(op, info->local, source, arrival, now);
   return Verdict::kAccepted;
 }
@@ -290,6 +298,7 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
     op->reduction.Freeze(local, nullptr);
   }
   maybe_sendable_ = true;  // its result, and in exact mode the next own chunk
+  if (!op->is_exact() && op->reduction.all_frozen()) RepairBy(op, now);
   if (op->has_stage2()) {
     QueueResult(op, local);
   } else {
@@ -354,6 +363,7 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
     op->result_tails.Set(source.index());
   }
   if (header.contributors < world()) op->closed_owners.Set(source.index());
+  NoteStreamPacket(op, Stage::kTwo, header, info->local, now);
   NoteProgress(op, now);
   if (op->is_exact()) {
     AcknowledgeReceived(op, source, now);
@@ -397,6 +407,7 @@ Verdict Group::OnFeedback(Rank source, const wire::Header& header,
     return Verdict::kBadBody;
   }
   OnWatermarks(source, feedback.watermarks, now);
+  NoteEcho(source, feedback, now);
   for (size_t i = 0; i < feedback.num_credits; ++i) {
     OnCredit(source, feedback.credits[i], now);
   }
@@ -407,6 +418,18 @@ Verdict Group::OnFeedback(Rank source, const wire::Header& header,
     MarkControl(source);
   }
   return Verdict::kAccepted;
+}
+
+// How long the packet that is echoed and this one took, together.
+void Group::NoteEcho(Rank source, const wire::FeedbackBody& feedback,
+                     Timestamp now) {
+  constexpr uint32_t kClockMask = 0xFFFFFF;
+  if (!feedback.echo_valid || feedback.echo_delay == UINT16_MAX) return;
+  const auto clock = static_cast<uint32_t>(now.nanos() / 1000);
+  const uint32_t since = (clock - feedback.echo_time) & kClockMask;
+  if (since > kClockMask / 2) return;
+  PeerOf(source).round_trip.OnSample(
+      Duration::Micros(int64_t{since} - feedback.echo_delay));
 }
 
 void Group::OnCredit(Rank source, const wire::Credit& credit, Timestamp now) {
@@ -425,7 +448,8 @@ void Group::OnCredit(Rank source, const wire::Credit& credit, Timestamp now) {
   MaybeComplete(op, now);
 }
 
-Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body) {
+Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body,
+                      Timestamp now) {
   wire::NackBody nack;
   if (wire::DecodeNack(body, &nack) != wire::WireError::kOk) {
     return Verdict::kBadBody;
@@ -445,10 +469,18 @@ Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body) {
       Ask(Request::Kind::kOpen, source, seq, 0);
       break;
     case wire::NackKind::kData:
-      AnswerNackData(op, source, nack);
+      if (op->is_exact()) {
+        AnswerNackData(op, source, nack);
+      } else {
+        AnswerLostData(op, source, nack, now);
+      }
       break;
     case wire::NackKind::kResult:
-      AnswerNackResult(op, source, nack);
+      if (op->is_exact()) {
+        AnswerNackResult(op, source, nack);
+      } else {
+        AnswerLostResults(op, source, nack);
+      }
       break;
   }
   return Verdict::kAccepted;
@@ -457,9 +489,7 @@ Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body) {
 // Sends again what was sent before; what the scatter has not reached yet comes
 // by itself.
 void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
-  if (op->state != OpState::kActive || !op->is_exact() || !op->has_stage1()) {
-    return;
-  }
+  if (op->state != OpState::kActive || !op->has_stage1()) return;
   const uint32_t chunks = op->plan.ChunksOf(source);
   for (size_t i = 0; i < nack.num_ranges; ++i) {
     const wire::ChunkRange& range = nack.ranges[i];
@@ -474,12 +504,7 @@ void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
 }
 
 void Group::AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack) {
-  if (op->is_bucketed() && op->is_closed() && !CanAnswer(*op)) {
-    Ask(Request::Kind::kGone, source, op->seq, 0);
-    return;
-  }
-  if (!CanAnswer(*op) || !op->has_stage2() ||
-      !(op->is_exact() || op->is_bucketed())) {
+  if (!CanAnswer(*op) || !op->has_stage2()) {
     return;
   }
   const uint32_t chunks = op->plan.ChunksOf(config_.self);

@@ -170,11 +170,16 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   if (op == nullptr) return false;
   switch (request.kind) {
     case Request::Kind::kResult:
-      if (!CanResend(*op, peer, request.chunk)) return false;
+      if (!CanResend(*op, peer, request.chunk) ||
+          !MayRepair(op, op->plan.ChunkOf(config_.self, request.chunk).bytes,
+                     now)) {
+        return false;
+      }
       SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
       return true;
     case Request::Kind::kData:
       return op->state == OpState::kActive &&
+             MayRepair(op, op->plan.ChunkOf(peer, request.chunk).bytes, now) &&
              SendData(op, peer, op->plan.ChunkOf(peer, request.chunk),
                       wire::kFlagRepair, out, now);
     case Request::Kind::kOpen:
@@ -249,6 +254,7 @@ bool Group::CanResend(const Op& op, Rank peer, uint32_t local) const {
 }
 
 void Group::QueueResult(Op* op, uint32_t local) {
+  op->sending.result_places[local] = op->sending.results_frozen;
   op->sending.results[op->sending.results_frozen++] = local;
   op->sending.results_owed += world();
 }
@@ -321,6 +327,7 @@ void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
   }
   std::memcpy(out->buffer + wire::kHeaderBytes, payload, info.bytes);
   Finish(header, peer, out);
+  if ((flags & wire::kFlagRepair) == 0) op->repair_budget.OnFirst(out->length);
 }
 
 bool Group::NextData(TxDescriptor* out, Timestamp now) {
@@ -442,6 +449,7 @@ bool Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
   header.flags = flags;
   header.timeout = Advertised(*op);
   Finish(header, peer, out);
+  if ((flags & wire::kFlagRepair) == 0) op->repair_budget.OnFirst(out->length);
   return true;
 }
 
@@ -455,7 +463,9 @@ bool Group::SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,
         op->state != OpState::kActive) {
       return false;
     }
-  } else if (!ListLacking(*op, peer, &nack)) {
+  } else if (op->is_exact() || op->is_reported()
+                 ? !ListLacking(*op, peer, &nack)
+                 : !TakeLost(op, peer, now, &nack)) {
     return false;
   }
   wire::Header header = HeaderFor(PacketType::kNack, now);
@@ -484,16 +494,7 @@ bool Group::ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const {
     const bool lacks = owed   ? LacksOf(op, chunk)
                        : data ? !op.reduction.HasArrived(local, peer)
                               : !op.assembly.Has(chunk);
-    if (!lacks) continue;
-    wire::ChunkRange& last =
-        nack->ranges[nack->num_ranges - (nack->num_ranges > 0)];
-    if (nack->num_ranges > 0 && last.first + last.count == local) {
-      ++last.count;
-    } else if (nack->num_ranges == wire::NackBody::kMaxRanges) {
-      break;
-    } else {
-      nack->ranges[nack->num_ranges++] = {local, 1};
-    }
+    if (lacks && !AddLacking(local, nack)) break;
   }
   return nack->num_ranges > 0;
 }

@@ -231,8 +231,11 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
     op->last_progress = now;
     op->repair_at = now + config_.nack_interval;
     if (!op->has_stage1()) QueueGathered(op);
-  } else if (op->descriptor.soft_limit != Duration()) {
-    op->limit = std::min(op->limit, now + op->descriptor.soft_limit);
+  } else {
+    RepairBy(op, now);
+    if (op->descriptor.soft_limit != Duration()) {
+      op->limit = std::min(op->limit, now + op->descriptor.soft_limit);
+    }
   }
   FeedbackSoon(now);
   MaybeStartClocks(op, now);

@@ -53,6 +53,7 @@ void Group::SetBounds(Op* op) {
   op->report.stage1_bound = bounds.stage1;
   op->report.result_bound = bounds.result;
   op->limit = std::min(op->limit, op->close_bound);
+  RepairBy(op, quorum);
 }
 
 Timestamp Group::DueOf(const Op& op) const {
@@ -70,6 +71,7 @@ Timestamp Group::DueOf(const Op& op) const {
   if (op.freezing && !op.reduction.all_frozen()) return last_advance_;
   due = std::min(due, op.close_bound);
   if (!op.freezing) due = std::min(due, op.stage1_bound);
+  due = std::min(due, op.repair_at);
   if (active) due = std::min(due, op.limit);
   return std::min(due, op.early_check_at);
 }
@@ -193,6 +195,7 @@ void Group::AdvanceExact(Op* op, Timestamp now) {
 
 void Group::AdvanceBounded(Op* op, Timestamp now) {
   const OpSeq seq = op->seq;  // an op that closes may lose its slot at once
+  if (now >= op->repair_at) AdvanceBoundedRepair(op, now);
   if (op->freezing && !op->reduction.all_frozen()) {
     AdvanceFreeze(op, kFreezeBudget, now);
   } else if (now >= op->stage1_bound && !op->freezing) {
@@ -249,6 +252,8 @@ void Group::CheckEarly(Op* op, Timestamp now) {
   if (!op->reduction.all_frozen()) {
     if (now < stage1_quiet) {
       op->early_check_at = std::min(op->early_check_at, stage1_quiet);
+    } else if (IsRepairHopeful(*op, Stage::kOne, now)) {
+      op->early_check_at = std::min(op->early_check_at, op->repair_at);
     } else if (IsStage1Spent(*op)) {
       Count(*op, OpEvent::kStage1Early);
       BeginFreeze(op, EndCause::kEarly, now);
@@ -259,6 +264,8 @@ void Group::CheckEarly(Op* op, Timestamp now) {
   const Timestamp stage2_quiet = op->last_result + Stage2Wait(*op);
   if (now < stage2_quiet) {
     op->early_check_at = std::min(op->early_check_at, stage2_quiet);
+  } else if (IsRepairHopeful(*op, Stage::kTwo, now)) {
+    op->early_check_at = std::min(op->early_check_at, op->repair_at);
   } else if (IsStage2Spent(*op)) {
     Count(*op, OpEvent::kResultEarly);
     NoteStage2(*op, EndCause::kEarly);

@@ -3,6 +3,7 @@
 #ifndef OPTIREDUCE_DATAPLANE_CORE_OP_H_
 #define OPTIREDUCE_DATAPLANE_CORE_OP_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,11 +12,13 @@
 #include "dataplane/base/time.h"
 #include "dataplane/core/account.h"
 #include "dataplane/core/assembly.h"
+#include "dataplane/core/bound_controller.h"
 #include "dataplane/core/coefficients.h"
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/ledger.h"
 #include "dataplane/core/plan.h"
 #include "dataplane/core/reduction.h"
+#include "dataplane/core/repair.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
 
@@ -40,6 +43,7 @@ struct OpSending {
   // Frozen chunks in the order of their freezing, and how many of them each
   // rank has been sent. Ranks take turns here too.
   uint32_t* results = nullptr;
+  uint32_t* result_places = nullptr;  // of each frozen chunk among them
   uint32_t* results_next = nullptr;
   uint32_t results_frozen = 0;
   uint32_t results_turn = 0;
@@ -89,6 +93,9 @@ struct Op {
   // Owners whose stage 1 is known to be over: a chunk with c < N has come.
   BitmapView closed_owners;
   BitmapView late_openers;  // ranks that opened the op after its quorum
+  // Bounded mode, by stage and rank.
+  std::array<RepairStream*, 2> streams{};
+  RepairBudget repair_budget;
   // Exact mode, by rank: chunks the peer has acknowledged. Of its shard, as
   // reduced (all-reduce, reduce-scatter), or of ours, as received (others).
   uint32_t* acknowledged = nullptr;
@@ -112,7 +119,7 @@ struct Op {
   Timestamp last_progress;  // exact mode
   Timestamp ask_open_at;    // not before: one question per interval
   Timestamp early_check_at = Timestamp::Never();
-  Timestamp repair_at = Timestamp::Never();
+  Timestamp repair_at = Timestamp::Never();  // when to look for what lacks
   uint32_t repair_backoff = 1;
   Timestamp debt_at = Timestamp::Never();  // closed, and something lacks
   uint32_t debt_backoff = 1;
@@ -126,6 +133,10 @@ struct Op {
   bool is_owed() const {
     return account != nullptr && !account->has_everything();
   }
+  RepairStream& Stream(Stage stage, Rank rank) const {
+    return streams[static_cast<size_t>(stage)][rank.index()];
+  }
+
   bool is_exact() const { return descriptor.mode != Mode::kBounded; }
   bool is_flush() const { return descriptor.mode == Mode::kFlush; }
   bool is_closed() const {

@@ -40,7 +40,8 @@ NetAddress AddressOf(uint16_t rank) {
 // Rank 0 of a formed group of three; the other two are the test.
 class PacketChecksTest : public testing::Test {
  protected:
-  PacketChecksTest() : net_(kWorld, Settings()) {
+  explicit PacketChecksTest(const GroupConfig& config = Settings())
+      : net_(kWorld, config) {
     net_.Run(Duration::Millis(50));
     net_.set_filter(
         [](const wire::Header&, Rank from, Rank) { return from == Rank(0); });
@@ -120,6 +121,26 @@ class PacketChecksTest : public testing::Test {
   }
   uint32_t OwnChunk(uint32_t local) const {
     return plan_.ChunkOf(Rank(0), local).chunk;
+  }
+
+  // A question for all that there can be.
+  Verdict Question(uint16_t rank, wire::NackKind kind) {
+    wire::NackBody nack;
+    nack.kind = kind;
+    nack.num_ranges = 1;
+    nack.ranges[0] = {0, UINT32_MAX};
+    std::vector<uint8_t> body(wire::kNackFixedBytes + wire::kRangeBytes);
+    wire::EncodeNack(nack, body.data());
+    return Receive(From(rank, PacketType::kNack), body);
+  }
+
+  // Those of a type that have all of these flags.
+  static ptrdiff_t Count(const std::vector<wire::Header>& headers,
+                         PacketType type, uint8_t flags) {
+    return std::count_if(
+        headers.begin(), headers.end(), [&](const wire::Header& header) {
+          return header.type == type && (header.flags & flags) == flags;
+        });
   }
 
   // The headers of all that rank 0 sends now.
@@ -283,8 +304,20 @@ TEST_F(PacketChecksTest, NothingIsWrittenAfterTheReport) {
   EXPECT_EQ(buffer_, reported);
 }
 
-// Who pauses has not ended; who has sent its tail has, whatever was lost.
-TEST_F(PacketChecksTest, StageOneEndsEarlyAfterTheTails) {
+class LongBoundsTest : public PacketChecksTest {
+ protected:
+  static GroupConfig LongBounds() {
+    GroupConfig config = Settings();
+    config.stage1_bound = Duration::Millis(60);
+    config.result_bound = Duration::Millis(100);
+    return config;
+  }
+  LongBoundsTest() : PacketChecksTest(LongBounds()) {}
+};
+
+// Who pauses has not ended; who has sent its tail has, whatever was lost, once
+// it was asked for it twice.
+TEST_F(LongBoundsTest, StageOneEndsEarlyAfterTheTails) {
   Start(Mode::kBounded);
   size_t results = 0;  // of chunk 0, which lacks rank 2's contribution
   net_.set_filter([&](const wire::Header& header, Rank from, Rank to) {
@@ -300,6 +333,8 @@ TEST_F(PacketChecksTest, StageOneEndsEarlyAfterTheTails) {
     last.flags = wire::kFlagTail;
     Receive(last, full_);
   }
+  net_.Run(Duration::Millis(2));
+  EXPECT_EQ(results, 0u);
   net_.Run(Duration::Millis(2));
   EXPECT_EQ(results, 1u);
 }
@@ -348,19 +383,34 @@ TEST_F(PacketChecksTest, ANackGetsWhatTheShardHasAndNoMore) {
   uint16_t peer = plan_.ChunksOf(Rank(1)) == 1 ? 1 : 2;
   ASSERT_EQ(plan_.ChunksOf(Rank(peer)), 1u);
   Sent();  // the scatter
-  wire::NackBody nack;
-  nack.kind = wire::NackKind::kData;
-  nack.num_ranges = 1;
-  nack.ranges[0] = {0, UINT32_MAX};
-  std::vector<uint8_t> body(wire::kNackFixedBytes + wire::kRangeBytes);
-  wire::EncodeNack(nack, body.data());
-  EXPECT_EQ(Receive(From(peer, PacketType::kNack), body), Verdict::kAccepted);
-  const std::vector<wire::Header> sent = Sent();
-  EXPECT_EQ(std::count_if(sent.begin(), sent.end(),
-                          [](const wire::Header& header) {
-                            return header.type == PacketType::kData;
-                          }),
-            1);
+  EXPECT_EQ(Question(peer, wire::NackKind::kData), Verdict::kAccepted);
+  EXPECT_EQ(Count(Sent(), PacketType::kData, 0), 1);
+}
+
+// What has not been sent yet comes by itself.
+TEST_F(PacketChecksTest, ContributionsLeaveAgainOnlyIfTheyHaveLeft) {
+  Start(Mode::kBounded);
+  EXPECT_EQ(Question(1, wire::NackKind::kData), Verdict::kAccepted);
+  std::vector<wire::Header> sent = Sent();
+  EXPECT_EQ(Count(sent, PacketType::kData, 0), 4);
+  EXPECT_EQ(Count(sent, PacketType::kData, wire::kFlagRepair), 0);
+  EXPECT_EQ(Question(1, wire::NackKind::kData), Verdict::kAccepted);
+  sent = Sent();
+  EXPECT_EQ(Count(sent, PacketType::kData, wire::kFlagRepair), 2);
+  EXPECT_EQ(Count(sent, PacketType::kData, 0), 2);
+}
+
+TEST_F(PacketChecksTest, ResultsLeaveAgainOnlyIfTheyHaveLeft) {
+  Start(Mode::kBounded);
+  Sent();
+  const auto ask = [this] {
+    EXPECT_EQ(Question(1, wire::NackKind::kResult), Verdict::kAccepted);
+    return Count(Sent(), PacketType::kResult, wire::kFlagRepair);
+  };
+  EXPECT_EQ(ask(), 0);  // not reduced
+  for (uint16_t rank : {1, 2}) Receive(DataFrom(rank, OwnChunk(1)), full_);
+  EXPECT_EQ(ask(), 0);  // this is when it leaves
+  EXPECT_EQ(ask(), 1);
 }
 
 // A reduce-scatter ends only when the others have said that they have reduced

@@ -69,6 +69,9 @@ struct OpReport {
   uint16_t min_contributors = 0;  // over the elements that are not absent
   // The buffers stay in use, see BufferView.
   bool holds_buffers = false;
+  // Contributions summed here and results that came only when they were sent
+  // again, in packets. Bounded ops.
+  uint64_t repaired = 0;
   RankSet missing;  // late or silent ranks, and owners whose results lack
 
   // On this host's clock. `quorum` is Never() if there was none.

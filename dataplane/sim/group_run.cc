@@ -124,6 +124,8 @@ void GroupRun::OnSubmitted(size_t op, core::Rank rank, core::OpSeq seq,
     run.ledger = Ledger(spec_.ops[op].descriptor, world(),
                         spec_.config.payload_bytes, tag(), due);
     Check(run.ledger.CheckPlan(), now);
+    run.repairs = RepairCheck(world(), spec_.config.payload_bytes,
+                              spec_.ops[op].descriptor.bucket != 0);
   }
   if (seq != run.seq) {
     Check(absl::StrCat("rank ", rank.value(), " submits op ", seq.value(),
@@ -150,8 +152,11 @@ void GroupRun::OnReported(size_t op) {
 }
 
 void GroupRun::OnSent(const Packet& packet, Timestamp now) {
-  if (packet.header.type != wire::PacketType::kResult) return;
   OpRun* const run = Find(packet.header.op_seq);
+  if (run != nullptr && run->agreed && run->mode == core::Mode::kBounded) {
+    Check(run->repairs.OnSent(packet, now), now);
+  }
+  if (packet.header.type != wire::PacketType::kResult) return;
   if (run == nullptr) {
     Check(absl::StrCat("a result of op ", packet.header.op_seq,
                        " that nobody submitted"),
@@ -159,6 +164,14 @@ void GroupRun::OnSent(const Packet& packet, Timestamp now) {
   } else if (run->agreed) {
     Check(run->ledger.OnResultSent(packet), now);
   }
+}
+
+RepairCounts GroupRun::Repairs() const {
+  RepairCounts sum;
+  for (const std::optional<OpRun>& run : ops_) {
+    if (run) sum += run->repairs.Sum();
+  }
+  return sum;
 }
 
 void GroupRun::OnAccepted(const Packet& packet, Timestamp now) {

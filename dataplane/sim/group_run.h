@@ -18,6 +18,7 @@
 #include "dataplane/sim/ledger.h"
 #include "dataplane/sim/outcome.h"
 #include "dataplane/sim/packet_pool.h"
+#include "dataplane/sim/repair_check.h"
 #include "dataplane/sim/scenario.h"
 
 namespace optireduce::sim {
@@ -34,6 +35,7 @@ struct OpRun {
   // Of the descriptor that all agree on.
   Inputs inputs;
   Ledger ledger;
+  RepairCheck repairs;
   // Some rank's op ended in an error: what it owes the others may never come.
   bool failed_somewhere = false;
   size_t reports = 0;  // see OnReported
@@ -90,6 +92,8 @@ class GroupRun {
   size_t OthersLike(const OpRun& run, Timestamp by) const;
 
   void OnSent(const Packet& packet, Timestamp now);
+  // Of all its bounded ops.
+  RepairCounts Repairs() const;
   void OnAccepted(const Packet& packet, Timestamp now);
   // The rank gave up what it had accepted for its shard.
   void OnContributionsLost(core::Rank owner, core::OpSeq seq);

@@ -9,6 +9,7 @@
 #include "dataplane/sim/host_clock.h"
 #include "dataplane/sim/inputs.h"
 #include "dataplane/sim/ledger.h"
+#include "dataplane/sim/repair_check.h"
 #include "dataplane/sim/report_check.h"
 #include "dataplane/sim/result_check.h"
 #include "dataplane/sim/testing.h"
@@ -331,6 +332,64 @@ TEST_F(OpTest, ErrorsNeedAReason) {
     report_.status = status;
     EXPECT_NE(Status(), "") << static_cast<int>(status);
   }
+}
+
+// ---- repairs
+
+class RepairCheckTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kDatagram =
+      1000 + wire::kHeaderBytes + wire::kTrailerRoom;
+
+  std::string Sent(wire::PacketType type, uint8_t flags = 0) {
+    Packet packet;
+    packet.source_rank = R(1);
+    packet.header.type = type;
+    packet.header.flags = flags;
+    packet.length = kDatagram;
+    return check_.OnSent(packet, At(1));
+  }
+  std::string Asked(wire::NackKind kind, Timestamp at) {
+    wire::NackBody nack;
+    nack.kind = kind;
+    uint8_t bytes[wire::kHeaderBytes + wire::kNackFixedBytes + wire::kCrcBytes];
+    Packet packet;
+    packet.source_rank = R(1);
+    packet.header.type = wire::PacketType::kNack;
+    packet.header.length = wire::kNackFixedBytes;
+    wire::EncodeNack(nack, bytes + wire::kHeaderBytes);
+    packet.buffer = bytes;
+    packet.length = sizeof(bytes);
+    return check_.OnSent(packet, at);
+  }
+
+  RepairCheck check_{3, 1000, false};
+};
+
+TEST_F(RepairCheckTest, MoreThanItsBudgetShows) {
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_EQ(Sent(wire::PacketType::kResult, wire::kFlagRepair), "");
+  }
+  EXPECT_NE(Sent(wire::PacketType::kData, wire::kFlagRepair), "");
+  for (int i = 0; i < 4 * 18; ++i) {
+    EXPECT_EQ(Sent(wire::PacketType::kData), "");
+  }
+  EXPECT_EQ(Sent(wire::PacketType::kData, wire::kFlagRepair), "");
+  EXPECT_NE(Sent(wire::PacketType::kData, wire::kFlagRepair), "");
+  EXPECT_EQ(check_.Sum().first_bytes, 72u * kDatagram);
+  EXPECT_EQ(check_.Sum().repaired_bytes, 19u * kDatagram);
+}
+
+TEST_F(RepairCheckTest, QuestionsPastTheDeadlineShow) {
+  EXPECT_EQ(Asked(wire::NackKind::kData, At(20)), "");
+  EXPECT_EQ(Asked(wire::NackKind::kResult, At(30)), "");
+  EXPECT_EQ(check_.Sum().questions, 2u);
+  EXPECT_NE(check_.OnReported(R(1), At(19), At(30)), "");
+  EXPECT_NE(check_.OnReported(R(1), At(20), At(29)), "");
+  EXPECT_EQ(check_.OnReported(R(1), At(20), At(30)), "");
+  EXPECT_EQ(Asked(wire::NackKind::kOpen, At(40)), "");
+  EXPECT_NE(Asked(wire::NackKind::kData, At(20) + Duration::Nanos(1)), "");
+  EXPECT_NE(Asked(wire::NackKind::kResult, At(30) + Duration::Nanos(1)), "");
 }
 
 // ---- clocks

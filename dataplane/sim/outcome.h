@@ -15,6 +15,7 @@
 #include "dataplane/core/report.h"
 #include "dataplane/sim/coverage.h"
 #include "dataplane/sim/fault.h"
+#include "dataplane/sim/repair_check.h"
 
 namespace optireduce::sim {
 
@@ -48,6 +49,7 @@ struct Outcome {
   std::vector<std::vector<RankOutcome>> groups;  // by group and rank
   std::vector<HostOutcome> hosts;
   FaultCounts injected{};
+  RepairCounts repairs;
   Coverage coverage;
   // Each a line that begins with the simulation time; empty if all is well.
   std::vector<std::string> violations;

@@ -223,4 +223,15 @@ std::string CheckStatus(const ReportContext& context, const OpReport& report,
   return "unknown status";
 }
 
+std::string CheckQuestions(const ReportContext& context, const OpReport& report,
+                           core::Rank rank, OpRun* run) {
+  if (!run->agreed || context.op.mode != Mode::kBounded ||
+      report.quorum == Timestamp::Never()) {
+    return "";
+  }
+  return run->repairs.OnReported(
+      rank, context.clock.ToSimulation(report.quorum + report.stage1_bound),
+      context.clock.ToSimulation(LimitOf(context.config, context.op, report)));
+}
+
 }  // namespace optireduce::sim

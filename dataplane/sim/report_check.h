@@ -36,6 +36,11 @@ std::string CheckTimes(const ReportContext& context,
 std::string CheckStatus(const ReportContext& context,
                         const core::OpReport& report, const GroupRun& group,
                         const OpRun& run);
+// Questions for what lacks stopped at the deadlines; `run` will tell if more
+// come.
+std::string CheckQuestions(const ReportContext& context,
+                           const core::OpReport& report, core::Rank rank,
+                           OpRun* run);
 
 }  // namespace optireduce::sim
 

@@ -41,7 +41,7 @@ TEST(ScenarioJsonTest, NamedFaultsStrikeWhatTheyName) {
     "world": 4, "count": 4000, "op": "avg", "inputs": "rank_plus",
     "group": {"early_wait_us": 1000},
     "faults": [{"op": 0, "stage": 2, "source": 3, "destination": 1,
-                "action": "drop"}]})");
+                "action": "drop", "repairs": true}]})");
   EXPECT_EQ(out["ok"], true);
   EXPECT_EQ(out["ranks"][1]["ops"][0]["status"], "partial");
   EXPECT_EQ(out["ranks"][1]["ops"][0]["stage2_loss"], 0.25);

@@ -303,6 +303,7 @@ class Simulation : public Actor {
     Outcome outcome;
     for (const auto& group : world_.groups) {
       outcome.groups.emplace_back(group->world());
+      outcome.repairs += group->Repairs();
       if (!group->over()) {
         violations_.Add(loop_.now(),
                         absl::StrCat("group ", group->index(), " is not over"));

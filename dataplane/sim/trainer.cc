@@ -400,6 +400,7 @@ void Trainer::OnOpDone(const core::OpReport& report, Timestamp now) {
   if (report.cause == core::EndCause::kError) run->failed_somewhere = true;
   if (phase_ == Phase::kLeaving) return;  // cancelled: the memory is ours
   check(CheckTimes(context, report, *group_, *run));
+  check(CheckQuestions(context, report, rank_, run));
   OpBuffers& buffers = *buffers_[op];
   const bool has_result = report.status == core::OpStatus::kComplete ||
                           report.status == core::OpStatus::kPartial;

@@ -147,6 +147,8 @@ nlohmann::json RowToJson(const Row& row) {
           {"goodput_gbps", summary.goodput_bps / 1e9},
           {"background_gbps", summary.background_bps / 1e9},
           {"missing", summary.missing},
+          {"repaired", summary.repaired},
+          {"questions", row.result.repairs.questions},
           {"segments", transport.segments},
           {"retransmitted", transport.retransmitted},
           {"probes", transport.probes},
@@ -173,16 +175,17 @@ std::string ToJson(const Command& command, const std::vector<Row>& rows) {
 std::string ToTable(const std::vector<Row>& rows) {
   std::string table =
       "algorithm     mean us      p50 us      p99 us  p99/p50  goodput  "
-      "others  missing  timeouts  trace hash\n";
+      "others  missing  repaired  timeouts  trace hash\n";
   for (const Row& row : rows) {
     const Summary& summary = row.summary;
     char line[200];
     std::snprintf(
         line, sizeof(line),
-        "%-9s %11.1f %11.1f %11.1f %8.2f %8.3f %7.3f %8.5f %9" PRIu64 "  %s\n",
+        "%-9s %11.1f %11.1f %11.1f %8.2f %8.3f %7.3f %8.5f %9.5f %9" PRIu64
+        "  %s\n",
         row.algorithm.c_str(), summary.mean.micros(), summary.p50.micros(),
         summary.p99.micros(), summary.p99_over_p50, summary.goodput_bps / 1e9,
-        summary.background_bps / 1e9, summary.missing,
+        summary.background_bps / 1e9, summary.missing, summary.repaired,
         row.result.transport.timeouts, Hex(row.result.trace_hash).c_str());
     table += line;
   }

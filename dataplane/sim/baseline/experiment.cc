@@ -65,6 +65,10 @@ Summary Summarize(const ExperimentSpec& spec, const ExperimentResult& result) {
         std::accumulate(result.missing.begin(), result.missing.end(), 0.0) /
         static_cast<double>(result.missing.size());
   }
+  if (result.repairs.first_bytes > 0) {
+    summary.repaired = static_cast<double>(result.repairs.repaired_bytes) /
+                       static_cast<double>(result.repairs.first_bytes);
+  }
   return summary;
 }
 

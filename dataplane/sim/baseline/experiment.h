@@ -13,6 +13,7 @@
 #include "dataplane/base/time.h"
 #include "dataplane/sim/baseline/background.h"
 #include "dataplane/sim/baseline/sender.h"
+#include "dataplane/sim/repair_check.h"
 
 namespace optireduce::sim::baseline {
 
@@ -68,6 +69,8 @@ struct ExperimentResult {
   Duration elapsed;
   uint64_t background_bytes = 0;
   SenderCounters transport;
+  // What ours sent again; nothing of baselines, `transport` has theirs.
+  RepairCounts repairs;
   uint64_t trace_hash = 0;
   // Empty, or why the run counts for nothing.
   std::string failure;
@@ -84,6 +87,8 @@ struct Summary {
   double goodput_bps = 0;     // of the buffer, at the mean
   double background_bps = 0;  // of all hosts together
   double missing = 0;         // mean
+  // Bytes sent again, over those sent for the first time; of ours.
+  double repaired = 0;
 };
 
 // Of at least one sample. Percentiles are samples (nearest rank).

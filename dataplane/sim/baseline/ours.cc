@@ -121,6 +121,7 @@ ExperimentResult RunOurs(const ExperimentSpec& spec) {
   result.elapsed = outcome.end - Timestamp();
   result.background_bytes = beside.background().Received();
   result.transport = beside.stack().Totals();
+  result.repairs = outcome.repairs;
   result.trace_hash = outcome.trace_hash;
   return result;
 }

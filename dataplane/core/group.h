@@ -250,7 +250,7 @@ class Group {
   void AdvanceDebts(Op* op, Timestamp now);
   bool LacksOf(const Op& op, uint32_t chunk) const;
   bool CanAnswer(const Op& op) const;
-  bool IsFailedFlush(const Op& op) const;
+  bool ClosedUnreduced(const Op& op) const;
   void VoidOwnShard(Op* op);
   void OnOwnerGone(Op* op, Rank owner, Timestamp now);
 
@@ -321,7 +321,7 @@ class Group {
   void AnswerLostData(Op* op, Rank source, const wire::NackBody& nack,
                       Timestamp now);
   void AnswerLostResults(Op* op, Rank source, const wire::NackBody& nack);
-  bool MayRepair(Op* op, uint32_t body_bytes, Timestamp now);
+  bool MayRepair(Op* op, uint32_t body_bytes);
 
   // group_timers.cc
   size_t QuorumSize() const;

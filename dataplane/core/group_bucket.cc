@@ -205,7 +205,8 @@ void Group::OnOwedLess(Op* op, Timestamp now) {
 
 void Group::BeginQuestions(Op* op, Timestamp now) {
   if (!op->is_bucketed()) return;
-  if (op->account != nullptr && IsFailedFlush(*op)) VoidOwnShard(op);
+  if (op->account != nullptr && op->is_flush() && ClosedUnreduced(*op))
+    VoidOwnShard(op);
   op->kept_until = now + config_.nack_interval * kPatience;
   if (!op->is_owed()) return;
   op->debt_at = now + Jitter(config_.nack_interval);
@@ -253,16 +254,16 @@ bool Group::LacksOf(const Op& op, uint32_t chunk) const {
 
 // ---- answers
 
-// Whether its chunks are here, or will be.
+// Whether its frozen chunks are here, or may come to be.
 bool Group::CanAnswer(const Op& op) const {
   return op.has_descriptor && op.memory.block != nullptr && !op.mismatched &&
-         !IsFailedFlush(op);
+         !ClosedUnreduced(op);
 }
 
-// It has ended with an error before all had come: what is not summed here will
-// never be.
-bool Group::IsFailedFlush(const Op& op) const {
-  return op.is_flush() && op.is_closed() && !op.reduction.all_frozen();
+// A flush that ended with an error before all had come, or an op that closed
+// without memory and was submitted then: what is not summed here will never be.
+bool Group::ClosedUnreduced(const Op& op) const {
+  return op.is_bucketed() && op.is_closed() && !op.reduction.all_frozen();
 }
 
 void Group::VoidOwnShard(Op* op) {

@@ -245,12 +245,10 @@ void Group::AnswerLostResults(Op* op, Rank source, const wire::NackBody& nack) {
 }
 
 // Of a bounded op, within what it may send again; what ranks still owe each
-// other after its deadline is not bounded.
-bool Group::MayRepair(Op* op, uint32_t body_bytes, Timestamp now) {
+// other after its close is not bounded.
+bool Group::MayRepair(Op* op, uint32_t body_bytes) {
   const size_t most = MaxDatagramBytes(config_.payload_bytes);
-  if (op->is_exact() || (op->is_bucketed() && now >= op->close_bound)) {
-    return true;
-  }
+  if (op->is_exact() || (op->is_bucketed() && op->is_closed())) return true;
   return op->repair_budget.Spend(
       wire::kHeaderBytes + body_bytes + wire::kCrcBytes, most);
 }

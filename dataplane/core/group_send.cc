@@ -171,15 +171,14 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   switch (request.kind) {
     case Request::Kind::kResult:
       if (!CanResend(*op, peer, request.chunk) ||
-          !MayRepair(op, op->plan.ChunkOf(config_.self, request.chunk).bytes,
-                     now)) {
+          !MayRepair(op, op->plan.ChunkOf(config_.self, request.chunk).bytes)) {
         return false;
       }
       SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
       return true;
     case Request::Kind::kData:
       return op->state == OpState::kActive &&
-             MayRepair(op, op->plan.ChunkOf(peer, request.chunk).bytes, now) &&
+             MayRepair(op, op->plan.ChunkOf(peer, request.chunk).bytes) &&
              SendData(op, peer, op->plan.ChunkOf(peer, request.chunk),
                       wire::kFlagRepair, out, now);
     case Request::Kind::kOpen:

@@ -205,8 +205,7 @@ void Group::OnOwedLess(Op* op, Timestamp now) {
 
 void Group::BeginQuestions(Op* op, Timestamp now) {
   if (!op->is_bucketed()) return;
-  if (op->account != nullptr && op->is_flush() && ClosedUnreduced(*op))
-    VoidOwnShard(op);
+  if (op->account != nullptr && ClosedUnreduced(*op)) VoidOwnShard(op);
   op->kept_until = now + config_.nack_interval * kPatience;
   if (!op->is_owed()) return;
   op->debt_at = now + Jitter(config_.nack_interval);

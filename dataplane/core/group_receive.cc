@@ -476,7 +476,9 @@ Verdict Group::OnNack(Rank source, OpSeq seq, std::span<const uint8_t> body,
       }
       break;
     case wire::NackKind::kResult:
-      if (op->is_exact()) {
+      if (op->is_bucketed() && op->is_closed() && !CanAnswer(*op)) {
+        Ask(Request::Kind::kGone, source, seq, 0);
+      } else if (op->is_exact()) {
         AnswerNackResult(op, source, nack);
       } else {
         AnswerLostResults(op, source, nack);
@@ -504,9 +506,7 @@ void Group::AnswerNackData(Op* op, Rank source, const wire::NackBody& nack) {
 }
 
 void Group::AnswerNackResult(Op* op, Rank source, const wire::NackBody& nack) {
-  if (!CanAnswer(*op) || !op->has_stage2()) {
-    return;
-  }
+  if (!CanAnswer(*op) || !op->has_stage2()) return;
   const uint32_t chunks = op->plan.ChunksOf(config_.self);
   for (size_t i = 0; i < nack.num_ranges; ++i) {
     const wire::ChunkRange& range = nack.ranges[i];

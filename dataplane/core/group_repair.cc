@@ -222,12 +222,7 @@ void Group::AnswerLostData(Op* op, Rank source, const wire::NackBody& nack,
 
 // Likewise the results that the peer has been sent.
 void Group::AnswerLostResults(Op* op, Rank source, const wire::NackBody& nack) {
-  if (!CanAnswer(*op)) {
-    if (op->is_bucketed() && op->is_closed()) {
-      Ask(Request::Kind::kGone, source, op->seq, 0);
-    }
-    return;
-  }
+  if (!CanAnswer(*op)) return;
   const uint32_t chunks = op->plan.ChunksOf(config_.self);
   const uint32_t sent = op->sending.results_next[source.index()];
   for (size_t i = 0; i < nack.num_ranges; ++i) {

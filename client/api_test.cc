@@ -81,6 +81,7 @@ TEST_F(ApiTest, TheReportHasTheWholeAccount) {
   EXPECT_EQ(report.missing[0], 2u);
   EXPECT_EQ(report.missing[1], 2u);
   EXPECT_EQ(report.decision_late_ns, 1234);
+  EXPECT_EQ(report.repaired, 17u);
   EXPECT_EQ(report.wall_late_ns, 56789);
 }
 

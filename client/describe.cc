@@ -242,6 +242,7 @@ or_report MakeReport(const Op& op) {
   report.world = answer.world;
   report.absent = std::min(answer.absent, answer.elements);
   report.contributions = answer.contributions;
+  report.repaired = answer.repaired;
   report.min_contributors = answer.min_contributors;
   static_assert(sizeof(report.missing) == sizeof(answer.missing));
   memcpy(report.missing, answer.missing, sizeof(report.missing));

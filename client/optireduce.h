@@ -411,6 +411,9 @@ typedef struct or_report {
   /* 1: the step is open. Results that come late are still put in place, so the
    * output is the daemon's until or_step_close or or_group_leave. */
   uint32_t step_open;
+  /* Packets of contributions and results that were lost on their first way and
+   * came in time when sent again. */
+  uint64_t repaired;
 } or_report;
 
 /* Has it ended? OR_PENDING if not. Else as or_wait. */

@@ -321,7 +321,8 @@ typedef struct OptireduceShmCompletion {
   /* Of the op, as submitted. */
   uint64_t bucket;
   uint64_t step;
-  uint64_t reserved1;
+  /* Packets of contributions and results that came only when sent again. */
+  uint64_t repaired;
 } OptireduceShmCompletion;
 
 #define OPTIREDUCE_SHM_AT(type, field, offset)     \
@@ -415,7 +416,7 @@ OPTIREDUCE_SHM_AT(OptireduceShmCompletion, conflict, 152);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, missing, 168);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, bucket, 296);
 OPTIREDUCE_SHM_AT(OptireduceShmCompletion, step, 304);
-OPTIREDUCE_SHM_AT(OptireduceShmCompletion, reserved1, 312);
+OPTIREDUCE_SHM_AT(OptireduceShmCompletion, repaired, 312);
 
 #undef OPTIREDUCE_SHM_AT
 

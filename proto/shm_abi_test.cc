@@ -119,6 +119,7 @@ TEST(ShmAbiTest, CompletionOfAnOp) {
   entry.missing[0] = 0x9192;
   entry.bucket = 0xa1;
   entry.step = 0xa2;
+  entry.repaired = 0xa3;
   EXPECT_EQ(Hex(entry),
             "08 07 06 05 04 03 02 01 14 13 12 11 24 23 22 21\n"
             "01 02 00 01 32 31 42 41 51 00 00 00 00 00 00 00\n"
@@ -139,7 +140,7 @@ TEST(ShmAbiTest, CompletionOfAnOp) {
             "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
             "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
             "00 00 00 00 00 00 00 00 a1 00 00 00 00 00 00 00\n"
-            "a2 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n");
+            "a2 00 00 00 00 00 00 00 a3 00 00 00 00 00 00 00\n");
 }
 
 TEST(ShmAbiTest, CompletionOfAStepClose) {

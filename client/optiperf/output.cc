@@ -116,6 +116,7 @@ std::string FormatJson(const std::vector<Row>& rows) {
         {"algbw_gbytes_per_s", row.algbw},
         {"busbw_gbytes_per_s", row.busbw},
         {"missing_fraction", row.missing},
+        {"repaired_packets", row.repaired},
         {"decision_late_p100_us", row.decision_late_max_us},
         {"wall_late_p99_us", row.wall_late_p99_us},
     });

@@ -52,6 +52,7 @@ void Collector::AddOperation(double latency_us, const or_report& report) {
   latencies_us_.push_back(latency_us);
   wall_late_us_.push_back(static_cast<double>(report.wall_late_ns) / 1e3);
   figures_.missing += report.missing_fraction;
+  figures_.repaired += static_cast<double>(report.repaired);
   figures_.deadline += report.cause == OR_CAUSE_DEADLINE;
   figures_.decision_late_max_us =
       std::max(figures_.decision_late_max_us,
@@ -81,6 +82,7 @@ RankFigures Collector::Finish(double mean_us) {
   figures_.p99_us = Percentile(&latencies_us_, 99);
   figures_.p999_us = Percentile(&latencies_us_, 99.9);
   figures_.missing /= operations;
+  figures_.repaired /= operations;
   figures_.deadline /= operations;
   figures_.wall_late_p99_us = Percentile(&wall_late_us_, 99);
   figures_.wall_late_max_us = Percentile(&wall_late_us_, 100);
@@ -115,6 +117,7 @@ void Combine(std::span<const RankFigures> ranks, Average average,
   row->wrong = static_cast<uint64_t>(Sum(ranks, &RankFigures::wrong));
   row->expired = static_cast<uint64_t>(Sum(ranks, &RankFigures::expired));
   row->missing = Combined(ranks, Average::kMean, &RankFigures::missing);
+  row->repaired = Combined(ranks, Average::kMean, &RankFigures::repaired);
   row->deadline = Combined(ranks, Average::kMean, &RankFigures::deadline);
   row->decision_late_max_us =
       Combined(ranks, Average::kMax, &RankFigures::decision_late_max_us);

@@ -26,6 +26,7 @@ struct RankFigures {
   double p999_us = 0;
   double wrong = 0;     // elements of checked operations
   double missing = 0;   // mean share
+  double repaired = 0;  // packets of an operation, mean
   double deadline = 0;  // share of operations
   double expired = 0;   // operations
   double decision_late_max_us = 0;
@@ -79,6 +80,7 @@ struct Row {
   uint64_t wrong = 0;
   bool identical = true;
   double missing = 0;
+  double repaired = 0;
   double deadline = 0;
   uint64_t expired = 0;
   double decision_late_max_us = 0;

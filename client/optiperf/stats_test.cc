@@ -26,6 +26,7 @@ TEST(StatsTest, ARanksFigures) {
   Collector collector;
   or_report report{};
   report.missing_fraction = 0.5;
+  report.repaired = 6;
   report.cause = OR_CAUSE_DEADLINE;
   report.decision_late_ns = 3000;
   report.wall_late_ns = 9000;
@@ -43,6 +44,7 @@ TEST(StatsTest, ARanksFigures) {
   EXPECT_EQ(figures.p50_us, 10);
   EXPECT_EQ(figures.p999_us, 30);
   EXPECT_EQ(figures.missing, 2.5 / 4);
+  EXPECT_EQ(figures.repaired, 6.0 / 4);
   EXPECT_EQ(figures.deadline, 0.25);
   EXPECT_EQ(figures.expired, 2);
   EXPECT_EQ(figures.decision_late_max_us, 3);
@@ -133,6 +135,7 @@ TEST(OutputTest, TheJsonHasTheseKeysAndNoOthers) {
                                        "algbw_gbytes_per_s",
                                        "busbw_gbytes_per_s",
                                        "missing_fraction",
+                                       "repaired_packets",
                                        "decision_late_p100_us",
                                        "wall_late_p99_us"};
   std::sort(keys.begin(), keys.end());

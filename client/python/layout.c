@@ -77,5 +77,6 @@ int main(void) {
   FIELD(or_report, decision_late_ns);
   FIELD(or_report, mismatch_rank);
   FIELD(or_report, step_open);
+  FIELD(or_report, repaired);
   return 0;
 }

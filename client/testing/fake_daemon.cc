@@ -424,6 +424,7 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
     completion.missing[0] = uint64_t{1} << 1;
     completion.missing[1] = uint64_t{1} << 1;
     completion.decision_late_ns = 1234;
+    completion.repaired = 17;
     completion.wall_late_ns = 56789;
     completion.mismatch_rank = 1;
     completion.mismatch_collective = 4;

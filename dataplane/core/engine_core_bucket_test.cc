@@ -199,7 +199,7 @@ TEST(BucketTest, AFlushLeavesNothingBehind) {
   ranks.Lose(PacketType::kResult, 3, 1);
   ranks.Submit(Bucketed(kCount, 1, 0));
   ranks.net().Run(Duration::Millis(30));
-  ranks.Lose(PacketType::kData, 2, 1);
+  ranks.Lose(PacketType::kData, 2, 1, true);
   ranks.Submit(Bucketed(kCount, 1, 0));
   ranks.net().Run(Duration::Millis(30));
   OpDescriptor flush = Bucketed(kCount, 1, 0);

@@ -155,6 +155,7 @@ OptireduceShmCompletion MakeReportEntry(const Completion& completion) {
   entry.elements = report.elements;
   entry.absent = report.absent;
   entry.contributions = report.contributions;
+  entry.repaired = report.repaired;
   entry.submitted_ns = report.submitted.nanos();
   entry.quorum_ns = report.quorum.nanos();
   entry.deadline_ns = report.deadline.nanos();

@@ -93,7 +93,7 @@ class SessionRingsTest : public ::testing::Test {
   void Answer(uint64_t cookie) {
     OptireduceShmCompletion entry{};
     entry.cookie = cookie;
-    entry.reserved1 = ~cookie;  // the entry's last word
+    entry.repaired = ~cookie;  // the entry's last word
     rings_.PushCompletion(entry);
   }
   void ExpectBroken(uint32_t reason) {
@@ -127,7 +127,7 @@ TEST_F(SessionRingsTest, KeepsOrderOverManyTurns) {
     for (uint64_t j = i; j < i + 3; ++j) {
       ASSERT_TRUE(client_.Read(&entry));
       ASSERT_EQ(entry.cookie, j);
-      ASSERT_EQ(entry.reserved1, ~j);
+      ASSERT_EQ(entry.repaired, ~j);
     }
     ASSERT_FALSE(client_.Read(&entry));
   }

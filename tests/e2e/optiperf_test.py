@@ -44,7 +44,8 @@ class OptiperfTest(unittest.TestCase):
             after = lab.counters()
             self.assert_right(results)
             self.assertGreater(after["lost"]["frames"] - before["lost"]["frames"], 0)
-            self.assertGreater(results[0]["missing_fraction"], 0.01)
+            # Nearly all of what the network drops comes in time when it is sent again.
+            self.assertGreater(results[0]["repaired_packets"], 1)
             self.assertLess(results[0]["missing_fraction"], 0.25)
             self.assertLessEqual(results[0]["decision_late_p100_us"], 1000)
 

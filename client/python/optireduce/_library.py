@@ -102,6 +102,7 @@ class Report(ctypes.Structure):
         ("decision_late_ns", c_int64),
         ("mismatch_rank", c_uint32),
         ("step_open", c_uint32),
+        ("repaired", c_uint64),
     ]
 
 

@@ -38,6 +38,8 @@ class Report:
     # Results that come late are still put in place: the array is the daemon's
     # until its step is closed.
     step_open: bool
+    # Packets that were lost on their first way and came in time when sent again.
+    repaired: int
 
 
 def _microseconds(nanos):
@@ -64,6 +66,7 @@ def _make_report(c):
         wall_late_us=c.wall_late_ns / 1000,
         decision_late_us=c.decision_late_ns / 1000,
         step_open=c.step_open != 0,
+        repaired=c.repaired,
     )
 
 

@@ -202,6 +202,7 @@ TEST(BucketTest, AFlushLeavesNothingBehind) {
   ranks.Lose(PacketType::kData, 2, 1, true);
   ranks.Submit(Bucketed(kCount, 1, 0));
   ranks.net().Run(Duration::Millis(30));
+  ranks.LoseNothing();
   OpDescriptor flush = Bucketed(kCount, 1, 0);
   flush.mode = Mode::kFlush;
   ranks.Submit(flush, /*counts=*/false);

@@ -54,7 +54,8 @@ TEST_F(StateTest, WhatWasLoadedIsSaved) {
   EXPECT_EQ(Load(client, state), OR_OK) << or_last_error();
   EXPECT_EQ(Save(client, 17, &bytes), OR_OK) << or_last_error();
   EXPECT_EQ(bytes, 17u);
-  EXPECT_EQ(memcmp(client.output, state.data(), 17), 0);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(client.output), 17),
+            state);
   EXPECT_EQ(Save(client, 16, &bytes), OR_ERR_NO_MEMORY);
   EXPECT_EQ(bytes, 17u);
   EXPECT_TRUE(ErrorHas("takes 17 bytes")) << or_last_error();

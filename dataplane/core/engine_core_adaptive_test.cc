@@ -129,7 +129,7 @@ TEST(AdaptiveTest, ALateSubmitIsSentToOwnersThatStillWait) {
   });
   RunOps(&net, 4, kWarmUp + 3);
   net.set_delay(nullptr);
-  constexpr uint64_t kCount = 4 * 8 * kChunk;
+  constexpr uint64_t kCount = uint64_t{4} * 8 * kChunk;
   Buffers buffers(4, kCount);
   for (size_t r : {1, 2, 3}) {
     net.Submit(r, AllReduce(kCount, Mode::kBounded), buffers.View(r));

@@ -40,8 +40,9 @@ TEST(LedgerTest, EvictionForgivesWhatIsOpenAndClosesTheStep) {
 // Room for `blocks` blocks besides a bucket and `ops` open ops.
 LedgerConfig TightConfig(size_t ops, size_t blocks) {
   LedgerConfig config = Config();
-  config.budget = ByteArena::Cost(2 * 4 * sizeof(void*)) +
-                  ops * ByteArena::Cost(4 * 32) + blocks * ByteArena::Cost(16);
+  config.budget = ByteArena::Cost(8 * sizeof(void*)) +
+                  ops * ByteArena::Cost(size_t{4} * 32) +
+                  blocks * ByteArena::Cost(16);
   return config;
 }
 

@@ -283,7 +283,7 @@ TEST_F(LedgerStateTest, WaitsUntilOpsAreSettled) {
 
 TEST_F(LedgerStateTest, WhatDoesNotFitLeavesNothing) {
   // Two buckets with a table for six chunks, four blocks of four elements.
-  const size_t needed = 2 * ByteArena::Cost(2 * 6 * sizeof(void*)) +
+  const size_t needed = 2 * ByteArena::Cost(12 * sizeof(void*)) +
                         4 * ByteArena::Cost(4 * sizeof(float));
   for (size_t budget = 0; budget < needed + 200; budget += 64) {
     LedgerConfig config = Config();

@@ -81,7 +81,7 @@ class TestOp {
     account->Complete(reinterpret_cast<uint8_t*>(output.data()));
   }
   void Fail() { account->Fail(reinterpret_cast<uint8_t*>(output.data())); }
-  float At(uint32_t chunk) const { return output[4 * chunk]; }
+  float At(uint32_t chunk) const { return output[size_t{4} * chunk]; }
 
   Floats input, output;
   ChunkPlan plan;
@@ -97,10 +97,10 @@ inline Stored StoredIn(const Ledger& ledger) {
   return stored;
 }
 inline float Residual(const Ledger& ledger, uint32_t chunk) {
-  return StoredIn(ledger).residual[4 * chunk];
+  return StoredIn(ledger).residual[size_t{4} * chunk];
 }
 inline float Debt(const Ledger& ledger, uint32_t chunk) {
-  return StoredIn(ledger).debt[4 * chunk];
+  return StoredIn(ledger).debt[size_t{4} * chunk];
 }
 
 }  // namespace optireduce::core::ledger_testing

@@ -139,13 +139,13 @@ class HalfTest : public ::testing::Test {
         *plan_.Locate(chunk),
         {reinterpret_cast<const uint8_t*>(payload.data()), c, imputed,
          included},
-        reinterpret_cast<uint8_t*>(output->data() + 8 * chunk));
+        reinterpret_cast<uint8_t*>(output->data() + size_t{8} * chunk));
   }
   static void Complete(Account* account, Halves* output) {
     account->Complete(reinterpret_cast<uint8_t*>(output->data()));
   }
   static float At(const Halves& output, uint32_t chunk) {
-    return gradcodec::HalfToFloat(output[8 * chunk]);
+    return gradcodec::HalfToFloat(output[size_t{8} * chunk]);
   }
   void Read() {
     residual_.assign(32, 0);
@@ -216,8 +216,9 @@ TEST_F(HalfTest, DebtThatTheOutputCannotHoldIsStillOwed) {
 // Room for the debt, but not for what is left of it.
 TEST_F(HalfTest, WithoutRoomTheRestOfADebtIsForgiven) {
   LedgerConfig config = Config();
-  config.budget = ByteArena::Cost(2 * 4 * sizeof(void*)) +
-                  ByteArena::Cost(4 * 32) + ByteArena::Cost(8 * 4);
+  config.budget = ByteArena::Cost(8 * sizeof(void*)) +
+                  ByteArena::Cost(size_t{4} * 32) +
+                  ByteArena::Cost(size_t{8} * 4);
   Ledger ledger(config);
   const Halves input = Of(1);
   const auto* in = reinterpret_cast<const uint8_t*>(input.data());

@@ -1,7 +1,8 @@
 #include "dataplane/engine/submission_check.h"
 
-#include <cstring>
+#include <algorithm>
 #include <optional>
+#include <span>
 
 #include "dataplane/core/ledger.h"
 #include "gradcodec/dtype.h"
@@ -108,6 +109,13 @@ OptireduceShmSubmission BareEntry(const OptireduceShmSubmission& entry) {
   return bare;
 }
 
+// All bytes count: a field that an entry does not use is zero to the bit.
+bool HaveSameBytes(const OptireduceShmSubmission& a,
+                   const OptireduceShmSubmission& b) {
+  return std::ranges::equal(std::as_bytes(std::span(&a, 1)),
+                            std::as_bytes(std::span(&b, 1)));
+}
+
 shm::BufferRange MakeRange(uint64_t offset, size_t bytes) {
   return bytes == 0 ? shm::BufferRange{} : shm::BufferRange{offset, bytes};
 }
@@ -144,7 +152,7 @@ Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close) {
   OptireduceShmSubmission bare = BareEntry(entry);
   bare.outcome = entry.outcome;
   bare.step = entry.step;
-  if (memcmp(&bare, &entry, sizeof(entry)) != 0) {
+  if (!HaveSameBytes(bare, entry)) {
     return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
   }
   *close = {entry.step, *outcome};
@@ -158,7 +166,7 @@ Refusal CheckState(const OptireduceShmSubmission& entry,
   bare.count = entry.count;
   (is_save ? bare.output_offset : bare.input_offset) =
       is_save ? entry.output_offset : entry.input_offset;
-  if (memcmp(&bare, &entry, sizeof(entry)) != 0) {
+  if (!HaveSameBytes(bare, entry)) {
     return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
   }
   *checked = {};

@@ -16,11 +16,9 @@ namespace {
 using core::EndCause;
 using core::Mode;
 using core::OpReport;
-using core::OpStatus;
 using testing::Add;
 using testing::AllReduce;
 using testing::OpOf;
-using testing::R;
 using testing::Ranks;
 using testing::RunWell;
 using testing::Took;
@@ -49,8 +47,9 @@ Scenario Steps(size_t world, int ops, uint64_t rate_bps) {
 }
 
 void ChangeRates(Scenario* scenario, Duration after, uint64_t rate_bps) {
-  for (uint16_t host = 0; host < scenario->hosts.size(); ++host) {
-    scenario->rate_changes.push_back({host, after, rate_bps});
+  for (size_t host = 0; host < scenario->hosts.size(); ++host) {
+    scenario->rate_changes.push_back(
+        {static_cast<uint16_t>(host), after, rate_bps});
   }
 }
 
@@ -192,7 +191,7 @@ TEST(BoundCases, LossDoesNotStretchThem) {
       const OpReport& report = OpOf(outcome, rank, op).report;
       EXPECT_NE(report.cause, EndCause::kDeadline) << op;
       // 6.8 ms without loss.
-      EXPECT_LT(report.result_bound, Duration::Micros(4 * 6'800)) << op;
+      EXPECT_LT(report.result_bound, Duration::Micros(6'800) * 4) << op;
     }
   }
   EXPECT_LT(Missing(outcome, kOps / 2, kOps), 0.0002);

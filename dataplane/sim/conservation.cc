@@ -145,8 +145,9 @@ uint64_t Conservation::Differences(const Bucket& bucket, size_t rank) const {
   const double share = bucket.op.reduce_op == gradcodec::ReduceOp::kSum
                            ? 1.0
                            : 1.0 / static_cast<double>(world_);
-  const double slack = Rounding(bucket.op.dtype) *
-                       static_cast<double>(4 + 4 * bucket.ops / world_);
+  const uint64_t roundings = 4 + 4 * bucket.ops / world_;
+  const double slack =
+      Rounding(bucket.op.dtype) * static_cast<double>(roundings);
   uint64_t differences = 0;
   for (size_t i = 0; i < bucket.op.count; ++i) {
     const double got = bucket.outputs[rank][i] + share * bucket.residuals[i];

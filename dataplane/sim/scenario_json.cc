@@ -143,7 +143,7 @@ class Reader {
     root_.Integer("max_in_flight", 1, 1'000'000, &group_.max_in_flight);
     ReadDurations("join_us", &root_, &group_.join_after);
     root_.Micros("close_after_us", &group_.close_after);
-    root_.ForEach("skipped_steps", [&](const Json& step, std::string) {
+    root_.ForEach("skipped_steps", [&](const Json& step, const std::string&) {
       if (!step.is_number_unsigned()) {
         root_.Fail("skipped_steps", "is no list of steps");
         return;

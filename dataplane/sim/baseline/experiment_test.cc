@@ -120,10 +120,10 @@ TEST(Experiment, ServerIsBoundByItsOwnLine) {
 
 TEST(Experiment, SmallOpsTakeTheirLatency) {
   // 14 steps of one small segment: cable and store and forward.
-  EXPECT_LT(RunWell(Spec(Algorithm::kRing, 8 * 100)).mean,
-            Duration::Micros(14 * 6));
-  EXPECT_GT(RunWell(Spec(Algorithm::kRing, 8 * 100)).mean,
-            Duration::Micros(14 * 4));
+  EXPECT_LT(RunWell(Spec(Algorithm::kRing, 800)).mean,
+            Duration::Micros(6) * 14);
+  EXPECT_GT(RunWell(Spec(Algorithm::kRing, 800)).mean,
+            Duration::Micros(4) * 14);
 }
 
 TEST(Experiment, EqualSeedsGiveEqualTraces) {
@@ -197,7 +197,7 @@ TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {
   const ExperimentResult alone = RunExperiment(quiet);
   EXPECT_EQ(alone.failure, "");
   EXPECT_EQ(alone.background_bytes, 0u);
-  EXPECT_EQ(alone.missing, std::vector<double>(8 * 5, 0));
+  EXPECT_EQ(alone.missing, std::vector<double>(size_t{8} * 5, 0));
   const double ideal = OnLine(1.75 * static_cast<double>(quiet.bytes), quiet);
   EXPECT_NEAR(Summarize(quiet, alone).p50.seconds(), ideal, ideal * 0.2);
 
@@ -214,7 +214,7 @@ TEST(Experiment, OursRunsOnTheSameNetworkBesideTheSameBackground) {
 
 TEST(Experiment, IdealIsTheBytesOnTheLine) {
   // Shards of 1000 elements in packets of 1424 bytes: two full ones and a part.
-  ExperimentSpec spec = Spec(Algorithm::kOurs, 4 * 4000, 4);
+  ExperimentSpec spec = Spec(Algorithm::kOurs, 16'000, 4);
   const double bytes = 2 * 3 * (4000 + 3 * (32 + 4 + kWireOverhead));
   EXPECT_NEAR(IdealTime(spec).seconds(), bytes * 8 / 1e10, 1e-9);
   spec.rate_bps /= 10;

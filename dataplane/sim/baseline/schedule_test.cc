@@ -110,7 +110,7 @@ TEST(Schedule, SumsComeBackInFull) {
 }
 
 TEST(Schedule, RingAndTransposeMoveTheLeast) {
-  constexpr uint64_t kBytes = 8 * 1000;
+  constexpr uint64_t kBytes = 8'000;
   for (const auto make : {Ring, Transpose, BCube}) {
     const Schedule schedule = make(8, kBytes);
     for (const uint64_t to : BytesTo(schedule)) EXPECT_EQ(to, 14'000u);

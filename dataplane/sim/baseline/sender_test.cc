@@ -59,7 +59,7 @@ class Path : public testing::Test {
   // Gets the round trip known and the window open; the count of what was sent
   // begins again.
   void WarmUp() {
-    sender_.Write(200 * kSegmentBytes);
+    sender_.Write(uint64_t{200} * kSegmentBytes);
     Run();
     ASSERT_EQ(sender_.acknowledged(), 200u * kSegmentBytes);
     sent_.clear();
@@ -93,7 +93,7 @@ class Path : public testing::Test {
 };
 
 TEST_F(Path, BeginsWithTenSegments) {
-  sender_.Write(100 * kSegmentBytes);
+  sender_.Write(uint64_t{100} * kSegmentBytes);
   for (int i = 0; i < 40; ++i) Step();
   EXPECT_EQ(sent_.size(), 10u);
   Run();
@@ -150,7 +150,7 @@ TEST_F(Path, ALostRetransmissionIsFoundAgain) {
   WarmUp();
   // 6 of 200 is lost twice; much follows behind the second time.
   drop_ = {6, 0};
-  sender_.Write(200 * kSegmentBytes);
+  sender_.Write(uint64_t{200} * kSegmentBytes);
   while (Retransmitted() < 1) Step();
   drop_ = {sent_.size()};
   Run();
@@ -221,7 +221,7 @@ TEST_F(Path, TimeoutsDoubleUntilSomethingArrives) {
 }
 
 TEST_F(Path, IsSilentOnceStopped) {
-  sender_.Write(100 * kSegmentBytes);
+  sender_.Write(uint64_t{100} * kSegmentBytes);
   for (int i = 0; i < 40; ++i) Step();
   sender_.Stop();
   EXPECT_FALSE(sender_.CanSend());

@@ -161,9 +161,9 @@ TEST_F(StackTest, ALostTailCostsAProbeNotATimeout) {
   Build(2);
   const FlowId flow = stack_->Open(0, 1, this);
   Send(flow, 1 << 20, 1);
-  const Duration quiet = Send(flow, 50 * kFull, 2);
+  const Duration quiet = Send(flow, uint64_t{50} * kFull, 2);
   Drop(Duration::Seconds(1), 49, 1);
-  const Duration took = Send(flow, 50 * kFull, 3);
+  const Duration took = Send(flow, uint64_t{50} * kFull, 3);
   EXPECT_GT(took, quiet + Sender::kProbeSlack);
   EXPECT_LT(took, quiet + Sender::kProbeSlack + Duration::Millis(3));
   EXPECT_EQ(stack_->Totals().probes, 1u);
@@ -174,10 +174,10 @@ TEST_F(StackTest, AWholeLostWindowCostsTheTimeoutOf200Milliseconds) {
   Build(2);
   const FlowId flow = stack_->Open(0, 1, this);
   Send(flow, 1 << 20, 1);
-  const Duration quiet = Send(flow, 50 * kFull, 2);
+  const Duration quiet = Send(flow, uint64_t{50} * kFull, 2);
   // And its probe.
   Drop(Duration::Millis(100), 0, UINT64_MAX);
-  const Duration took = Send(flow, 50 * kFull, 3);
+  const Duration took = Send(flow, uint64_t{50} * kFull, 3);
   EXPECT_GT(took, Duration::Millis(200));
   EXPECT_LT(took, quiet + Duration::Millis(205));
   EXPECT_EQ(stack_->Totals().timeouts, 1u);

@@ -64,12 +64,14 @@ size_t BoundController::ClassOf(uint64_t bytes) {
 }
 
 Bounds BoundController::BoundsOf(uint64_t bytes) const {
-  Bounds bounds{most_stage1_, most_result_, most_stage1_, most_early_wait_};
+  Bounds bounds{most_stage1_, most_result_, most_stage1_, most_early_wait_,
+                most_stage1_};
   if (!adaptive_) return bounds;
   const Class& of = At(bytes);
   bounds.early_wait = EarlyWait(of);
   const Duration stage1 = of.stages[0].reference;
   if (stage1 != Duration()) bounds.stage1 = Stage1Bound(stage1);
+  bounds.grace = Grace(of, bounds.stage1);
   if (of.slowest_owner != Duration()) {
     bounds.send = std::max(bounds.stage1, of.slowest_owner);
   }
@@ -94,6 +96,13 @@ Duration BoundController::EarlyWait(const Class& of) const {
   if (of.base == Duration()) return most_early_wait_;
   return std::clamp(of.base * of.share / 1000, least_early_wait_,
                     most_early_wait_);
+}
+
+// Contributions are half of what an op sends: they alone are through after half
+// of the time in which they and the results take turns.
+Duration BoundController::Grace(const Class& of, Duration stage1) const {
+  if (of.base == Duration()) return stage1;
+  return std::clamp(of.base / 2, least_, stage1);
 }
 
 uint16_t BoundController::Advertised(uint64_t bytes) const {

@@ -14,6 +14,8 @@
 // that is believable: no slower than twice the median. The median, smoothed, is
 // also what the early timeout is a share of; the share grows when an early end
 // left out packets that were on their way, and shrinks while it does not.
+// Half of it is the grace of ranks that have not opened an op: so long the
+// others' contributions take the whole line, and the wait costs nothing.
 //
 // No clock, no I/O. Fixed memory from construction. Any sample and any
 // advertised value is allowed; all results are within the configuration. Not
@@ -50,6 +52,9 @@ struct Bounds {
   Duration result;      // the op is closed
   Duration send;        // the last owner that is believed closes its shard
   Duration early_wait;  // silence after which a stage may end early
+  // Who has not opened the op by then is waited for no longer than he usually
+  // needs; at most `stage1`.
+  Duration grace;
 };
 
 class BoundController {
@@ -107,6 +112,7 @@ class BoundController {
   void Add(History* history, const StageSample& sample) const;
   Duration Stage1Bound(Duration reference) const;
   Duration EarlyWait(const Class& of) const;
+  Duration Grace(const Class& of, Duration stage1) const;
   void LearnFromPeers(size_t size_class);
   void AdaptShare(Class* of);
 

@@ -92,6 +92,7 @@ TEST(BoundController, FixedBoundsStayAsConfigured) {
   EXPECT_EQ(bounds.result, config.result_bound);
   EXPECT_EQ(bounds.send, config.stage1_bound);
   EXPECT_EQ(bounds.early_wait, config.early_wait);
+  EXPECT_EQ(bounds.grace, config.stage1_bound);
   EXPECT_EQ(cluster.rank(0).Advertised(kBytes), 0);
 }
 
@@ -102,6 +103,7 @@ TEST(BoundController, UntilThereAreEnoughSamplesTheConfiguredBoundsHold) {
   EXPECT_EQ(cluster.bounds().stage1, config.stage1_bound);
   EXPECT_EQ(cluster.bounds().result, config.result_bound);
   EXPECT_EQ(cluster.bounds().early_wait, config.early_wait);
+  EXPECT_EQ(cluster.bounds().grace, config.stage1_bound);
   cluster.Run(2, Duration::Millis(10));
   EXPECT_LT(cluster.bounds().stage1, Duration::Millis(20));
   EXPECT_LT(cluster.bounds().result, Duration::Millis(22));
@@ -295,6 +297,15 @@ TEST(BoundController, TheEarlyWaitIsAShareOfTheSmoothedMedian) {
   EXPECT_NEAR(second.micros(), (first + (goal - first) / 4).micros(), 1);
 }
 
+TEST(BoundController, TheGraceOfLateRanksIsHalfOfTheMedian) {
+  Cluster cluster(Settings());
+  cluster.Run(100, Duration::Millis(20));
+  EXPECT_NEAR(cluster.bounds().grace.micros(), 10'000, 100);
+  // An op of one packet has the least bound for it.
+  cluster.Run(100, Duration::Micros(50), 100);
+  EXPECT_EQ(cluster.bounds(100).grace, Settings().least_bound);
+}
+
 TEST(BoundController, TheShareHoldsWhatIsLeftOutInItsBand) {
   Cluster cluster(Settings());
   cluster.Run(80, Duration::Millis(20));
@@ -373,6 +384,8 @@ TEST(BoundController, AnyInputGivesBoundsThatAreAllowed) {
       ASSERT_LE(bounds.result, config.result_bound) << "seed " << kSeed;
       ASSERT_GE(bounds.early_wait, BoundController::kLeastEarlyWait);
       ASSERT_LE(bounds.early_wait, config.early_wait) << "seed " << kSeed;
+      ASSERT_GE(bounds.grace, config.least_bound) << "seed " << kSeed;
+      ASSERT_LE(bounds.grace, bounds.stage1) << "seed " << kSeed;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "dataplane/base/require.h"
 #include "dataplane/core/bound_controller.h"
 #include "dataplane/core/engine_core.h"
 #include "dataplane/core/group_testing.h"
@@ -119,6 +120,59 @@ TEST(AdaptiveTest, ReceiversWaitForASlowerOwner) {
   }
 }
 
+// An op that rank 0 submits late; the report of rank 1.
+const OpReport& RunLate(TestNet* net, OpSeq seq, Duration late) {
+  constexpr uint64_t kCount = uint64_t{4} * 8 * kChunk;
+  Buffers buffers(4, kCount);
+  for (size_t r : {1, 2, 3, 0}) {
+    if (r == 0) net->Run(late);
+    net->Submit(r, AllReduce(kCount, Mode::kBounded), buffers.View(r));
+  }
+  net->Run(Duration::Millis(10));
+  const OpReport* report = net->report(1, seq);
+  Require(report != nullptr);
+  return *report;
+}
+
+TEST(AdaptiveTest, WhoIsLateIsWaitedForAsLongAsHeUsuallyIs) {
+  TestNet net(4, AdaptiveSettings());
+  FormOrDie(&net, 4);
+  net.set_delay([](const wire::Header& header, Rank, Rank) {
+    return header.type == PacketType::kData ? Duration::Micros(1200)
+                                            : Duration();
+  });
+  RunOps(&net, 4, kWarmUp + 3);
+  net.set_delay(nullptr);
+  // He was never late: half of what ops take, not the bound of 1.7 ms.
+  OpReport report = RunLate(&net, OpSeq(kWarmUp + 3), Duration::Micros(1000));
+  EXPECT_EQ(report.min_contributors, 3);
+  EXPECT_EQ(report.absent, 0u);
+  EXPECT_GE(report.closed - report.quorum, Duration::Micros(600));
+  EXPECT_LE(report.closed - report.quorum, Duration::Micros(650));
+  // He was late by about as much before.
+  report = RunLate(&net, OpSeq(kWarmUp + 4), Duration::Micros(1200));
+  EXPECT_EQ(report.status, OpStatus::kComplete);
+  EXPECT_LE(report.closed - report.quorum, Duration::Micros(1250));
+  // By far later than ever, twice: what nobody waits for is no custom.
+  for (const size_t op : {kWarmUp + 5, kWarmUp + 6}) {
+    report =
+        RunLate(&net, OpSeq(static_cast<uint32_t>(op)), Duration::Millis(20));
+    EXPECT_EQ(report.min_contributors, 3);
+    EXPECT_GE(report.closed - report.quorum, Duration::Micros(1640));
+    EXPECT_LT(report.closed - report.quorum, report.stage1_bound);
+  }
+}
+
+// Time to be late is part of the promise.
+TEST(AdaptiveTest, FixedBoundsAreWaitedForWhoeverIsLate) {
+  TestNet net(4, FastSettings());
+  FormOrDie(&net, 4);
+  RunOps(&net, 4, kWarmUp + 3);
+  const OpReport report =
+      RunLate(&net, OpSeq(kWarmUp + 3), Duration::Micros(5900));
+  EXPECT_EQ(report.status, OpStatus::kComplete);
+}
+
 // What comes too late for the own shard may be in time for others.
 TEST(AdaptiveTest, ALateSubmitIsSentToOwnersThatStillWait) {
   TestNet net(4, AdaptiveSettings());
@@ -128,13 +182,18 @@ TEST(AdaptiveTest, ALateSubmitIsSentToOwnersThatStillWait) {
     return to == Rank(3) ? Duration::Micros(1200) : Duration::Micros(800);
   });
   RunOps(&net, 4, kWarmUp + 3);
-  net.set_delay(nullptr);
+  // Rank 3 lacks what rank 2 sends, and so waits for the rest, too.
+  net.set_delay([](const wire::Header& header, Rank from, Rank to) {
+    const bool slow =
+        header.type == PacketType::kData && from == Rank(2) && to == Rank(3);
+    return slow ? Duration::Micros(1500) : Duration();
+  });
   constexpr uint64_t kCount = uint64_t{4} * 8 * kChunk;
   Buffers buffers(4, kCount);
   for (size_t r : {1, 2, 3}) {
     net.Submit(r, AllReduce(kCount, Mode::kBounded), buffers.View(r));
   }
-  net.Run(Duration::Micros(1400));  // 0 to 2 close their shards after 1.2 ms
+  net.Run(Duration::Micros(1400));  // 0 to 2 have closed their shards
   net.Submit(0, AllReduce(kCount, Mode::kBounded), buffers.View(0));
   net.Run(Duration::Millis(10));
   for (size_t r = 0; r < 4; ++r) {

@@ -33,6 +33,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       rng_(uint64_t{config.tag} << 16 | config.self.value()),
       transitions_(transitions),
       bounds_(config),
+      lateness_(config.members.size()),
       ledger_(LedgerOf(config, std::bit_ceil(size_t{config.window} * 2))),
       // Twice the window, so that closed ops are kept while new ones open; a
       // power of two, so that numbers map alike across their wrap.

@@ -29,6 +29,7 @@
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/drop.h"
 #include "dataplane/core/engine_core.h"
+#include "dataplane/core/lateness.h"
 #include "dataplane/core/ledger.h"
 #include "dataplane/core/op.h"
 #include "dataplane/core/repair.h"
@@ -302,6 +303,11 @@ class Group {
   uint64_t ContributionsDue(const Op& op) const;
   uint64_t OnTheirWay(const Op& op) const;
   uint64_t ResultsDue(const Op& op) const;
+  bool HasOpened(const Op& op, Rank rank) const;
+  Timestamp AwaitedUntil(const Op& op, Rank rank) const;
+  bool IsAwaited(const Op& op, Rank rank, Timestamp now) const;
+  bool AreOpenersIn(const Op& op) const;
+  Timestamp NextGivenUp(const Op& op, Timestamp now) const;
 
   // group_repair.cc
   RepairTiming TimingOf(const Op& op, Rank rank) const;
@@ -343,8 +349,10 @@ class Group {
   void AskAnyOpen(Op* op, Timestamp now);
   void BeginFreeze(Op* op, EndCause cause, Timestamp now);
   void AdvanceFreeze(Op* op, uint32_t budget, Timestamp now);
+  void CheckEarlyBy(Op* op, Timestamp when);
   void CheckEarly(Op* op, Timestamp now);
-  bool IsStage1Spent(const Op& op) const;
+  void CheckStage1Early(Op* op, Timestamp now);
+  bool IsStage1Spent(const Op& op, Timestamp now) const;
   bool IsStage2Spent(const Op& op) const;
   Duration Stage2Wait(const Op& op) const;
   void AcknowledgeReduced(Op* op, Timestamp now);
@@ -391,6 +399,7 @@ class Group {
   Rng rng_;  // jitter only
   TransitionCounts* const transitions_;
   BoundController bounds_;
+  Lateness lateness_;
   Ledger ledger_;
 
   // Ops. floor_ <= low_ <= next_submit may be anywhere up to low_ + window.

@@ -13,10 +13,52 @@ namespace optireduce::core {
 void Group::NoteOpened(Op* op, Rank rank, Timestamp now) {
   ++op->opened_count;
   op->last_open = now;
-  if (op->report.quorum != Timestamp::Never() && op->memory.block != nullptr) {
+  const Timestamp quorum = op->report.quorum;
+  if (quorum == Timestamp::Never()) return;
+  if (op->has_descriptor && !op->is_exact() && now <= op->stage1_bound) {
+    lateness_.OnOpened(rank, now - quorum);
+  }
+  if (op->memory.block != nullptr) {
     op->late_openers.Set(rank.index());
     if (!op->is_exact()) RepairBy(op, now);
   }
+}
+
+bool Group::HasOpened(const Op& op, Rank rank) const {
+  return IsSelf(rank) ? op.is_submitted()
+                      : op.seq.IsBefore(PeerOf(rank).open_upto);
+}
+
+// A rank that has not opened the op has until then to do so.
+Timestamp Group::AwaitedUntil(const Op& op, Rank rank) const {
+  const Timestamp usual = op.report.quorum + lateness_.Allowance(rank);
+  return std::min(op.stage1_bound, std::max(op.grace_end, usual));
+}
+
+// Its contribution is, or may still come in time.
+bool Group::IsAwaited(const Op& op, Rank rank, Timestamp now) const {
+  return IsExpected(rank, op.seq) &&
+         (HasOpened(op, rank) || now < AwaitedUntil(op, rank));
+}
+
+// All contributions of the ranks that have opened the op, of which there are
+// enough. Not known once a rank is lost: its own may be among those here.
+bool Group::AreOpenersIn(const Op& op) const {
+  return op.report.quorum != Timestamp::Never() && !op.is_exact() &&
+         lost_count_ == 0 &&
+         op.contributions ==
+             uint64_t{op.reduction.chunks()} * uint64_t{op.opened_count};
+}
+
+// The next time at which a rank that has not opened the op is given up.
+Timestamp Group::NextGivenUp(const Op& op, Timestamp now) const {
+  Timestamp next = Timestamp::Never();
+  for (size_t i = 0; i < world(); ++i) {
+    const Rank rank = RankAt(i);
+    if (HasOpened(op, rank) || !IsAwaited(op, rank, now)) continue;
+    next = std::min(next, AwaitedUntil(op, rank));
+  }
+  return next;
 }
 
 void Group::NoteSum(Op* op, Rank source, Timestamp when) {
@@ -55,9 +97,7 @@ uint64_t Group::ContributionsDue(const Op& op) const {
   uint64_t due = 0;
   for (size_t i = 0; i < world(); ++i) {
     const Rank rank = RankAt(i);
-    const bool opened = IsSelf(rank) ? op.is_submitted()
-                                     : op.seq.IsBefore(PeerOf(rank).open_upto);
-    if (!opened || !IsExpected(rank, op.seq)) continue;
+    if (!HasOpened(op, rank) || !IsExpected(rank, op.seq)) continue;
     if (all || !IsSilent(op, rank)) due += op.reduction.chunks();
   }
   return due;

@@ -263,7 +263,10 @@ void Group::OnContribution(Op* op, uint32_t local, Rank source, Timestamp when,
                            Timestamp now) {
   ++op->contributions;
   NoteSum(op, source, when);
-  if (!AllExpectedArrived(*op, local)) return;
+  if (!AllExpectedArrived(*op, local)) {
+    if (AreOpenersIn(*op)) CheckEarlyBy(op, now);
+    return;
+  }
   FreezeChunk(op, local, now);
   if (op->reduction.all_frozen()) NoteStage1(op, EndCause::kAllIn);
   MaybeComplete(op, now);

@@ -48,8 +48,10 @@ void Group::SetBounds(Op* op) {
   op->stage1_bound = quorum + bounds.stage1;
   op->send_bound = quorum + bounds.send;
   op->close_bound = quorum + bounds.result;
+  op->grace_end = quorum + bounds.grace;
   op->early_wait = bounds.early_wait;
   op->early_check_at = quorum + bounds.early_wait;
+  lateness_.OnQuorum();
   op->report.stage1_bound = bounds.stage1;
   op->report.result_bound = bounds.result;
   op->limit = std::min(op->limit, op->close_bound);
@@ -245,19 +247,17 @@ void Group::AdvanceFreeze(Op* op, uint32_t budget, Timestamp now) {
   if (op->reduction.all_frozen()) MaybeComplete(op, now);
 }
 
+void Group::CheckEarlyBy(Op* op, Timestamp when) {
+  op->early_check_at = std::min(op->early_check_at, when);
+  op->due = std::min(op->due, op->early_check_at);
+  WakeBy(op->due);
+}
+
 // Early timeout: what is in is all that comes.
 void Group::CheckEarly(Op* op, Timestamp now) {
-  const Timestamp stage1_quiet = op->last_data + op->early_wait;
   op->early_check_at = now + op->early_wait;
   if (!op->reduction.all_frozen()) {
-    if (now < stage1_quiet) {
-      op->early_check_at = std::min(op->early_check_at, stage1_quiet);
-    } else if (IsRepairHopeful(*op, Stage::kOne, now)) {
-      op->early_check_at = std::min(op->early_check_at, op->repair_at);
-    } else if (IsStage1Spent(*op)) {
-      Count(*op, OpEvent::kStage1Early);
-      BeginFreeze(op, EndCause::kEarly, now);
-    }
+    CheckStage1Early(op, now);
     return;
   }
   if (op->state != OpState::kActive) return;
@@ -274,21 +274,38 @@ void Group::CheckEarly(Op* op, Timestamp now) {
   }
 }
 
-// Tails of all peers that may still send, or almost everything, are in; and the
-// own trainer's part too, which is not lost but only not read yet.
-bool Group::IsStage1Spent(const Op& op) const {
-  if (!op.is_submitted() ||
-      op.sending.data_next[config_.self.index()] < op.reduction.chunks()) {
-    return false;
+// Where something lacks of who has opened the op, after a silence; else as soon
+// as the others have had their time.
+void Group::CheckStage1Early(Op* op, Timestamp now) {
+  const bool whole = AreOpenersIn(*op);
+  const Timestamp quiet = whole ? now : op->last_data + op->early_wait;
+  Timestamp& next = op->early_check_at;
+  if (now < quiet) {
+    next = std::min(next, quiet);
+  } else if (IsRepairHopeful(*op, Stage::kOne, now)) {
+    next = std::min(next, op->repair_at);
+  } else if (IsStage1Spent(*op, now)) {
+    Count(*op, OpEvent::kStage1Early);
+    BeginFreeze(op, EndCause::kEarly, now);
+  } else if (whole) {
+    next = std::min(next, NextGivenUp(*op, now));
   }
+}
+
+// Tails of all ranks that are waited for, or almost everything, are in; and the
+// own trainer's part too, which is not lost but only not read yet.
+bool Group::IsStage1Spent(const Op& op, Timestamp now) const {
   uint64_t due = 0;
   bool tails = true;
   for (size_t i = 0; i < world(); ++i) {
     const Rank rank = RankAt(i);
-    if (!IsExpected(rank, op.seq)) continue;
+    if (!IsAwaited(op, rank, now)) continue;
     due += op.reduction.chunks();
-    tails = tails &&
-            (IsSelf(rank) || PeerOf(rank).suspect || op.data_tails.Test(i));
+    if (!IsSelf(rank)) {
+      tails = tails && (PeerOf(rank).suspect || op.data_tails.Test(i));
+    } else if (op.sending.data_next[i] < op.reduction.chunks()) {
+      return false;
+    }
   }
   return tails || op.contributions * 100 >= due * kAlmostPercent;
 }

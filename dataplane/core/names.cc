@@ -164,10 +164,9 @@ bool IsPossible(OpState state, OpEvent event) {
     case OpEvent::kPeerLost:
       return live;
     case OpEvent::kStage1Bound:
+    case OpEvent::kStage1Early:
     case OpEvent::kResultBound:
       return live && state != OpState::kHeard;
-    case OpEvent::kStage1Early:
-      return state == OpState::kActive || state == OpState::kReported;
     case OpEvent::kResultEarly:
     case OpEvent::kLimit:
     case OpEvent::kHardLimit:

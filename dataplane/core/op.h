@@ -110,6 +110,7 @@ struct Op {
   // opens no more ops, so that it may wait in vain: unless enough have opened
   // it by then, it ends.
   Timestamp abandon_at = Timestamp::Never();
+  Timestamp grace_end;          // for ranks that have not opened it
   Duration early_wait;          // in force for this op
   Timestamp last_open;          // when the newest rank was seen to open it
   Timestamp last_data;          // arrival of the newest

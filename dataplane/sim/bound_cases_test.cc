@@ -160,6 +160,42 @@ TEST(BoundCases, ALateTrainerDoesNotStretchThem) {
   }
 }
 
+// A trainer that is punctual comes to some ops ten times as late as they take.
+TEST(BoundCases, WhoIsMuchLaterThanUsualCostsTheOthersNothing) {
+  constexpr size_t kOps = 60;
+  Scenario scenario = Steps(4, kOps, kFast);
+  for (size_t op = 30; op < kOps; op += 10) {
+    Duration& at = scenario.groups[0].ops[op].submit_after[3];
+    at = at + Duration::Millis(65);
+  }
+  const Outcome outcome = RunWell(scenario);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const Duration usual = Took(OpOf(outcome, rank, 29));
+    for (size_t op = 30; op < kOps; ++op) {
+      const OpOutcome& result = OpOf(outcome, rank, op);
+      EXPECT_LT(Took(result), usual * 11 / 10) << op;
+      // The next one it submits with the late one.
+      const bool late = op % 10 < 2;
+      EXPECT_EQ(result.report.min_contributors, late ? 3 : 4) << op;
+      EXPECT_EQ(result.report.absent, 0u) << op;
+    }
+  }
+}
+
+// From op 20 on one trainer comes later by most of what an op takes.
+TEST(BoundCases, WhoComesToBeLateByLessThanAnOpIsWaitedForAfterSomeOps) {
+  constexpr size_t kOps = 60;
+  Scenario scenario = Steps(4, kOps, kFast);
+  for (size_t op = 20; op < kOps; ++op) {
+    Duration& at = scenario.groups[0].ops[op].submit_after[3];
+    at = at + Duration::Millis(4);
+  }
+  const Outcome outcome = RunWell(scenario);
+  EXPECT_GT(Missing(outcome, 20, 21), 0.2);
+  EXPECT_LT(Missing(outcome, 21, 26), 0.1);
+  EXPECT_EQ(Missing(outcome, 26, kOps), 0);
+}
+
 // A host that stands still for some ops is for the liveness to judge.
 TEST(BoundCases, ASilentHostDoesNotStretchThem) {
   constexpr size_t kOps = 60;

@@ -253,6 +253,7 @@ TEST(Experiment, ALateRankIsLateWithEveryTwentieth) {
     return op * spec.hosts + rank;
   };
   for (size_t rank = 0; rank < spec.hosts; ++rank) {
+    EXPECT_EQ(result.missing[at(0, rank)], 0);
     EXPECT_EQ(result.missing[at(18, rank)], 0);
     EXPECT_NEAR(result.missing[at(19, rank)], 0.25, 0.001);  // one of four
   }

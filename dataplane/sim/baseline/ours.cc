@@ -89,7 +89,7 @@ Scenario OursScenario(const ExperimentSpec& spec) {
     const auto place = static_cast<double>(i);
     op.submit_after.assign(spec.hosts,
                            kWarmUp + Times(ideal, spec.period * place));
-    if ((i + 1) % kLateEvery == kWarmUpOps) {
+    if (i > kWarmUpOps && (i + 1) % kLateEvery == kWarmUpOps) {
       op.submit_after[0] = op.submit_after[0] + Times(ideal, spec.late);
     }
     group.ops.push_back(op);

@@ -2,6 +2,7 @@
 
     bench.sh sim --json FILE     the experiments in the simulator
     bench.sh live --json FILE    Gloo's ring on real packets, and the simulated one
+    bench.sh sweep --json FILE   the same, with other values of the core's constants
     bench.sh check FILE          whether the rows of FILE are what its samples say
     bench.sh report FILE         its rows and figures, for a document
 
@@ -12,6 +13,7 @@ import argparse
 import os
 import pathlib
 import sys
+import tempfile
 
 import build
 import check
@@ -21,7 +23,9 @@ import measure
 import plan
 import report
 import rows as tables
+import sweep as sweeps
 import text
+import variants
 from errors import BenchError
 
 
@@ -78,6 +82,16 @@ def parse_arguments(arguments):
     real.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
                       help=f"in each run; 0: {plan.LIVE_OPS}")
 
+    tried = commands.add_parser("sweep", help="experiments with other values of the core's constants",
+                                description="Builds the simulator anew for each value of each constant of "
+                                "tests/bench/sweep.py, and runs small ops under several loads: an hour on two cores.")
+    tried.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
+    tried.add_argument("--seed", type=whole(0, (1 << 63) - 1), default=plan.Options.seed, metavar="S", help="%(default)s")
+    tried.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
+                       help=f"in each run; 0: {sweeps.OPS}")
+    tried.add_argument("--only", nargs="+", metavar="NAME", choices=[constant.name for constant in sweeps.CONSTANTS],
+                       default=[constant.name for constant in sweeps.CONSTANTS], help="these constants alone")
+
     verify = commands.add_parser("check", help="whether the rows of FILE are what its samples say",
                                  description="Computes every row of FILE anew from its samples.")
     verify.add_argument("file", type=pathlib.Path, metavar="FILE")
@@ -125,6 +139,25 @@ def measure_live(args):
     return 0
 
 
+def sweep(args):
+    check_writable(args.json)
+    options = plan.Options(seed=args.seed, ops=args.ops)
+    constants = [constant for constant in sweeps.CONSTANTS if constant.name in args.only]
+    usual = optisim()
+    outcomes = measure.make_all(usual, sweeps.runs(constants[0], constants[0].shipped, options), say=say)
+    with tempfile.TemporaryDirectory(prefix="optireduce-sweep-") as folder:
+        workshop = variants.Workshop(folder)
+        try:
+            for constant in constants:
+                for value in constant.others:
+                    program = workshop.optisim(constant, value) if constant.file else usual
+                    outcomes += measure.make_all(program, sweeps.runs(constant, value, options), say=say)
+        finally:
+            workshop.close()
+    conclude(args.json, options, outcomes)
+    return 0
+
+
 def say(line):
     print(line, flush=True)
 
@@ -152,7 +185,7 @@ def report_file(args):
     return 0
 
 
-COMMANDS = {"sim": sim, "live": measure_live, "check": check_file, "report": report_file}
+COMMANDS = {"sim": sim, "live": measure_live, "sweep": sweep, "check": check_file, "report": report_file}
 
 
 def main(arguments):

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import bench
+import build
 import check
 import figures
 import files
@@ -16,6 +17,7 @@ import plan
 import report
 import rows
 import shipped
+import sweep
 import testing
 import text
 from errors import BenchError
@@ -56,7 +58,8 @@ class RowsTest(unittest.TestCase):
 
     def test_the_plan_has_the_runs_of_all_rows(self):
         options = plan.Options(full=True)
-        outcomes = {**testing.outcomes(options), **testing.live_outcomes()}
+        outcomes = {**testing.outcomes(options), **testing.live_outcomes(),
+                    **testing.swept_outcomes(sweep.CONSTANTS)}
         self.assertEqual(list(evaluate(outcomes, options)), [row.name for row in rows.all_rows(options)])
 
     def test_a_ratio_is_the_peers_over_ours(self):
@@ -246,6 +249,37 @@ class ReportTest(unittest.TestCase):
         lines = report.times_table(testing.outcomes()).split("\n")
         self.assertEqual(len(lines), 2 + len([run for run in plan.runs(plan.Options()) if run.command == "baseline"]))
         self.assertIn("| `tail30.ring` | 4 | 0.0 | 0.0 | 0.0 | 1.00 | 0.0000 | 4.00 | `0123456789abcdef` |", lines)
+
+
+class SweepTest(unittest.TestCase):
+
+    def test_every_constant_is_where_it_is_said_to_be(self):
+        for constant in sweep.CONSTANTS:
+            if not constant.file:
+                continue
+            source = (build.ROOT / constant.file).read_text()
+            for value in constant.others:
+                changed = constant.applied_to(source, value)
+                self.assertNotEqual(changed, source)
+                self.assertEqual(len(changed.splitlines()), len(source.splitlines()))
+            with self.assertRaises(ValueError):
+                constant.applied_to(source.replace(constant.shipped, ""), constant.others[0])
+
+    def test_the_shipped_values_are_those_of_the_configuration(self):
+        [quorum] = [constant for constant in sweep.CONSTANTS if constant.name == "quorum"]
+        self.assertEqual(int(quorum.shipped), shipped.shipped_settings()["group_quorum_permille"])
+
+    def test_there_are_rows_of_what_was_swept_alone(self):
+        quorum = sweep.CONSTANTS[0]
+        made = evaluate(testing.swept_outcomes([quorum]))
+        self.assertEqual(len(made), len(quorum.values()) * len(sweep.CASES) * 2)
+        self.assertEqual(made["sweep.quorum.1000.late.others_p99_over_ideal"]["value"], 5)
+        self.assertIn("quorum = 1000, not 750", made["sweep.quorum.1000.late.missing"]["note"])
+
+    def test_the_table_has_a_line_for_each_value(self):
+        lines = report.sweep_table(testing.swept_outcomes([sweep.CONSTANTS[1]])).split("\n")
+        self.assertEqual(lines[2:4], ["|  | 5 |" + " 1.00, 0.2500 |" * 4, "|  | 6 |" + " 2.00, 0.2500 |" * 4])
+        self.assertEqual(len(lines), 2 + len(sweep.CONSTANTS[1].values()))
 
 
 class ArgumentsTest(unittest.TestCase):

@@ -9,6 +9,7 @@ import dataclasses
 import figures
 import plan
 import shipped
+import sweep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,10 +132,26 @@ def live_rows():
         yield Row(f"live.gloo.{load}.p99_over_p50", Part(f"live.{load}.gloo", "p99_over_p50"), peer="gloo")
 
 
+def sweep_rows():
+    """How long and how incomplete ops are with each value of each constant."""
+    for constant in sweep.CONSTANTS:
+        for value in constant.others:
+            yield from rows_of_value(constant, value, f"{constant.name} = {value}, not {constant.shipped}")
+    yield from rows_of_value(constant, constant.shipped, "")
+
+
+def rows_of_value(constant, value, note):
+    for case, (_, figure) in sweep.CASES.items():
+        run = sweep.run_name(constant, value, case)
+        yield Row(f"{run}.{figure}_over_ideal", Part(run, figure), Part(run, "ideal"), note=note)
+        yield Row(f"{run}.missing", Part(run, "missing"), unit="fraction", note=note)
+
+
 def all_rows(options):
     """Of rate control, incast and fairness there is nothing yet: their rows go here."""
     n = f"n{options.hosts}"
-    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows(), *live_rows()]
+    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows(), *live_rows(),
+            *sweep_rows()]
 
 
 # ---- what is made of them ------------------------------------------------

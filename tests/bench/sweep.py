@@ -11,7 +11,7 @@ import plan
 # Of the text in which a value stands.
 PLACE = "@"
 HOSTS = 8
-OPS = 200
+OPS = 100
 COMMON = {"algorithm": "ours", "hosts": HOSTS, "bytes": plan.MIB, "rate": 1}
 # Name: (flags, what counts of the times).
 CASES = {

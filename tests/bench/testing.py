@@ -1,6 +1,7 @@
 """Made-up outcomes of runs, for tests."""
 
 import plan
+import sweep
 
 SETTINGS = {"group_result_bound_us": 100000, "group_window": 16}
 
@@ -32,6 +33,16 @@ def best_effort(run, squared_error):
 def live_outcomes():
     return {run: outcome(run, [took] * 4, hosts=4) for load in plan.LIVE_LOADS
             for run, took in ((f"live.{load}.ring", 1100), (f"live.{load}.gloo", 1000))}
+
+
+def swept_outcomes(constants):
+    """The first value of each takes 1000 ns, the second 2000, and so on."""
+    made = {}
+    for constant in constants:
+        for place, value in enumerate(constant.values()):
+            for run in sweep.runs(constant, value, plan.Options()):
+                made[run.name] = {**outcome(f"{run.name}.ours", [1000 * (place + 1)], missing=0.25), "run": run.name}
+    return made
 
 
 def outcomes(options=plan.Options()):

@@ -84,19 +84,24 @@ absl::Status CheckSpec(const ExperimentSpec& spec) {
   if (!(spec.share_cap >= 0.01 && spec.share_cap <= 1)) {
     return Invalid("--share-cap: 0.01 to 1");
   }
-  if (spec.period < 0 || spec.period > 1000 || spec.late < 0 ||
-      spec.late > 1000) {
-    return Invalid("--period, --late: 0 to 1000 times the bytes' own time");
+  for (const double times : {spec.period, spec.late, spec.jitter}) {
+    if (times >= 0 && times <= 1000) continue;
+    return Invalid(
+        "--period, --late, --jitter: 0 to 1000 times the bytes' own time");
   }
-  if (spec.late > 0 && spec.period == 0) {
-    return Invalid("--late needs --period");
+  if ((spec.late > 0 || spec.jitter > 0) && spec.period == 0) {
+    return Invalid("--late and --jitter need --period");
+  }
+  if (spec.quorum_permille < 1 || spec.quorum_permille > 1000) {
+    return Invalid("--quorum: 1 to 1000 thousandths");
   }
   return absl::OkStatus();
 }
 
 // What baselines cannot do.
 bool IsForOursAlone(const ExperimentSpec& spec) {
-  return spec.share_cap < 1 || spec.period > 0;
+  return spec.share_cap < 1 || spec.period > 0 ||
+         spec.quorum_permille != ExperimentSpec().quorum_permille;
 }
 
 std::vector<std::string> OursAlone() {
@@ -209,17 +214,18 @@ absl::Status WriteSamples(const Command& command,
 
 absl::StatusOr<Command> ParseCommand(
     const std::vector<std::string>& arguments) {
-  CommandLine line(
-      arguments,
-      {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
-       "background", "loss", "share-cap", "period", "late", "samples"},
-      {"json"});
+  CommandLine line(arguments,
+                   {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
+                    "background", "loss", "share-cap", "period", "late",
+                    "jitter", "quorum", "samples"},
+                   {"json"});
   Command command;
   ExperimentSpec& spec = command.spec;
   spec.hosts = line.Number("hosts", spec.hosts);
   spec.bytes = line.Number("bytes", spec.bytes);
   const uint64_t mtu = line.Number("mtu", spec.mtu);
   spec.ops = line.Number("ops", spec.ops);
+  const uint64_t quorum = line.Number("quorum", spec.quorum_permille);
   spec.seed = line.Number("seed", spec.seed);
   command.json = line.Has("json");
   command.samples = line.Text("samples", "");
@@ -237,7 +243,8 @@ absl::StatusOr<Command> ParseCommand(
                                     {"loss", &spec.loss},
                                     {"share-cap", &spec.share_cap},
                                     {"period", &spec.period},
-                                    {"late", &spec.late}}) {
+                                    {"late", &spec.late},
+                                    {"jitter", &spec.jitter}}) {
     if (!line.Has(flag)) continue;
     const auto number = ParseReal(line.Text(flag, ""));
     if (!number) return Invalid(std::string("--") + flag + " is not a number");
@@ -248,12 +255,14 @@ absl::StatusOr<Command> ParseCommand(
   }
   spec.rate_bps = static_cast<uint64_t>(gbps * 1e9);
   spec.mtu = static_cast<uint32_t>(std::min<uint64_t>(mtu, UINT32_MAX));
+  spec.quorum_permille =
+      static_cast<uint32_t>(std::min<uint64_t>(quorum, UINT32_MAX));
   const auto background = ParseBackground(line.Text("background", "none"));
   if (!background) return Invalid("unknown background");
   spec.background = *background;
   if (const absl::Status status = CheckSpec(spec); !status.ok()) return status;
   if (IsForOursAlone(spec) && command.algorithms != OursAlone()) {
-    return Invalid("--share-cap, --period and --late go with ours alone");
+    return Invalid("--share-cap, --period and --quorum go with ours alone");
   }
   return command;
 }

@@ -41,18 +41,20 @@ TEST(BaselineCommand, ReadsEverything) {
 }
 
 TEST(BaselineCommand, ReadsWhatOursAloneMayBeTold) {
-  const auto command =
-      ParseCommand({"--algorithm=ours", "--loss=0.01", "--share-cap=0.5",
-                    "--period=2", "--late=10", "--samples=raw"});
+  const auto command = ParseCommand(
+      {"--algorithm=ours", "--loss=0.01", "--share-cap=0.5", "--period=2",
+       "--late=10", "--jitter=0.5", "--quorum=500", "--samples=raw"});
   ASSERT_TRUE(command.ok()) << command.status().ToString();
   EXPECT_EQ(command->spec.loss, 0.01);
   EXPECT_EQ(command->spec.share_cap, 0.5);
   EXPECT_EQ(command->spec.period, 2);
   EXPECT_EQ(command->spec.late, 10);
+  EXPECT_EQ(command->spec.jitter, 0.5);
+  EXPECT_EQ(command->spec.quorum_permille, 500u);
   EXPECT_EQ(command->samples, "raw");
-  for (const char* flag : {"--share-cap=0.5", "--period=2"}) {
+  for (const char* flag : {"--share-cap=0.5", "--period=2", "--quorum=1000"}) {
     EXPECT_EQ(ErrorOf({"--algorithm=ours,ring", flag}),
-              "--share-cap, --period and --late go with ours alone");
+              "--share-cap, --period and --quorum go with ours alone");
   }
 }
 
@@ -98,8 +100,13 @@ TEST(BaselineCommand, NamesWhatIsWrong) {
   EXPECT_EQ(ErrorOf({"--algorithm=ours", "--share-cap=0"}),
             "--share-cap: 0.01 to 1");
   EXPECT_EQ(ErrorOf({"--algorithm=ours", "--period=-1"}),
-            "--period, --late: 0 to 1000 times the bytes' own time");
-  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--late=1"}), "--late needs --period");
+            "--period, --late, --jitter: 0 to 1000 times the bytes' own time");
+  for (const char* flag : {"--late=1", "--jitter=1"}) {
+    EXPECT_EQ(ErrorOf({"--algorithm=ours", flag}),
+              "--late and --jitter need --period");
+  }
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--quorum=0"}),
+            "--quorum: 1 to 1000 thousandths");
   EXPECT_EQ(ErrorOf({"--algorithm=ring", "--mtu=100"}), "--mtu: 576 to 9000");
   EXPECT_EQ(ErrorOf({"--algorithm=ring", "--ops=0"}), "--ops: 1 to 10^6");
   for (const char* background :

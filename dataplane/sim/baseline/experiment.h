@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dataplane/base/time.h"
+#include "dataplane/core/config.h"
 #include "dataplane/sim/baseline/background.h"
 #include "dataplane/sim/baseline/sender.h"
 #include "dataplane/sim/repair_check.h"
@@ -52,6 +53,10 @@ struct ExperimentSpec {
   // with every kLateEvery-th of those that count.
   double period = 0;
   double late = 0;
+  // Each rank's start of each op is late by up to so many such times, at
+  // random.
+  double jitter = 0;
+  uint32_t quorum_permille = core::GroupConfig().quorum_permille;
 };
 
 inline constexpr size_t kWarmUpOps = 2;

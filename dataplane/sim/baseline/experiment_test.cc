@@ -261,6 +261,18 @@ TEST(Experiment, ALateRankIsLateWithEveryTwentieth) {
   EXPECT_LT(result.samples[at(19, 1)], IdealTime(spec) * 5 / 4);
 }
 
+// Of 4 ranks 2 are enough, or all.
+TEST(Experiment, ALowQuorumDoesNotWaitForWhoIsLate) {
+  ExperimentSpec spec = Spec(Algorithm::kOurs, 1 << 20, 4, 30);
+  spec.rate_bps = 1'000'000'000;
+  spec.period = 8;
+  spec.jitter = 6;
+  spec.quorum_permille = 1000;
+  EXPECT_EQ(RunWell(spec).missing, 0);
+  spec.quorum_permille = 500;
+  EXPECT_GT(RunWell(spec).missing, 0.1);
+}
+
 TEST(Experiment, PercentilesAreNearestRanks) {
   const ExperimentSpec spec = Spec(Algorithm::kRing);
   ExperimentResult result;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "dataplane/base/rng.h"
 #include "dataplane/sim/baseline/background.h"
 #include "dataplane/sim/baseline/reliable.h"
 #include "dataplane/sim/baseline/stack.h"
@@ -54,6 +55,30 @@ Duration IdealTime(const ExperimentSpec& spec) {
       static_cast<double>(bytes) * 8e9 / static_cast<double>(spec.rate_bps)));
 }
 
+namespace {
+
+void AddOps(const ExperimentSpec& spec, GroupSpec* group) {
+  const Duration ideal = IdealTime(spec);
+  Rng rng(spec.seed);
+  OpSpec op;
+  op.descriptor.reduce_op = gradcodec::ReduceOp::kAvg;
+  op.descriptor.count = spec.bytes / 4;
+  for (size_t i = 0; i < kWarmUpOps + spec.ops; ++i) {
+    const auto place = static_cast<double>(i);
+    op.submit_after.assign(spec.hosts,
+                           kWarmUp + Times(ideal, spec.period * place));
+    if (i > kWarmUpOps && (i + 1) % kLateEvery == kWarmUpOps) {
+      op.submit_after[0] = op.submit_after[0] + Times(ideal, spec.late);
+    }
+    for (Duration& at : op.submit_after) {
+      at = at + Times(ideal, spec.jitter * rng.Unit());
+    }
+    group->ops.push_back(op);
+  }
+}
+
+}  // namespace
+
 Scenario OursScenario(const ExperimentSpec& spec) {
   Scenario scenario;
   scenario.seed = spec.seed;
@@ -72,6 +97,7 @@ Scenario OursScenario(const ExperimentSpec& spec) {
   core::GroupConfig& config = group.config;
   config.tag = 0xBA5E;
   config.payload_bytes = wire::PayloadForMtu(spec.mtu);
+  config.quorum_permille = spec.quorum_permille;
   const Duration ideal = IdealTime(spec);
   const Duration least = Times(ideal, 1 / spec.share_cap);
   config.stage1_bound = std::max(config.stage1_bound, least * 2);
@@ -80,20 +106,10 @@ Scenario OursScenario(const ExperimentSpec& spec) {
   config.memory_budget = std::max<size_t>(config.memory_budget, spec.bytes * 8);
   group.max_in_flight = 1;
   // A late rank still needs the others' results.
-  group.ending = spec.late > 0 ? Ending::kDrain : Ending::kLeave;
+  const bool any_late = spec.late > 0 || spec.jitter > 0;
+  group.ending = any_late ? Ending::kDrain : Ending::kLeave;
   group.keep_buffers = false;
-  OpSpec op;
-  op.descriptor.reduce_op = gradcodec::ReduceOp::kAvg;
-  op.descriptor.count = spec.bytes / 4;
-  for (size_t i = 0; i < kWarmUpOps + spec.ops; ++i) {
-    const auto place = static_cast<double>(i);
-    op.submit_after.assign(spec.hosts,
-                           kWarmUp + Times(ideal, spec.period * place));
-    if (i > kWarmUpOps && (i + 1) % kLateEvery == kWarmUpOps) {
-      op.submit_after[0] = op.submit_after[0] + Times(ideal, spec.late);
-    }
-    group.ops.push_back(op);
-  }
+  AddOps(spec, &group);
   scenario.groups.push_back(std::move(group));
   scenario.random.loss = spec.loss;
   return scenario;

@@ -266,7 +266,7 @@ TEST(ConfigLoaderTest, EveryKeyCanBeSetFromEverywhere) {
       {"group_stage1_bound_us", "50000"},
       {"group_early_wait_us", "5000"},
       {"group_fill", "own"},
-      {"group_adaptive_bounds", "true"},
+      {"group_adaptive_bounds", "false"},
   };
   const auto defaults = Load(kGood);
   ASSERT_TRUE(defaults.ok());

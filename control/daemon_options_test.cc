@@ -156,7 +156,12 @@ const std::map<std::string, Case>& Cases() {
           return GroupOf(c).early_wait == Duration::Millis(1);
         }}},
       {"group_adaptive_bounds",
-       {"true", [](const auto& c) { return GroupOf(c).adaptive_bounds; }}},
+       {"false", [](const auto& c) { return !GroupOf(c).adaptive_bounds; }}},
+      {"group_slowest_rate_bps",
+       {"1000000",
+        [](const auto& c) {
+          return GroupOf(c).slowest_rate_bps == 1'000'000;
+        }}},
       {"group_hard_limit_us",
        {"1000000",
         [](const auto& c) {
@@ -242,6 +247,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   wishes.set_stage1_bound_us(7'000);
   wishes.set_early_wait_us(500);
   wishes.set_adaptive_bounds(true);
+  wishes.set_slowest_rate_bps(1'000'000'000);
   wishes.set_hard_limit_us(2'000'000);
   wishes.set_window(3);
   wishes.set_quorum_permille(1000);
@@ -260,6 +266,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   EXPECT_EQ(group.stage1_bound, Duration::Millis(7));
   EXPECT_EQ(group.early_wait, Duration::Micros(500));
   EXPECT_TRUE(group.adaptive_bounds);
+  EXPECT_EQ(group.slowest_rate_bps, 1'000'000'000u);
   EXPECT_EQ(group.hard_limit, Duration::Seconds(2));
   EXPECT_EQ(group.window, 3u);
   EXPECT_EQ(group.quorum_permille, 1000u);
@@ -282,7 +289,7 @@ TEST(ResolveSettingsTest, ABoundOfTheClientsBringsItsOwnShareForStage1) {
 }
 
 TEST(ResolveSettingsTest, ABoundOfTheClientsHoldsForEveryOp) {
-  const auto adaptive = With("group_adaptive_bounds", "true");
+  const auto adaptive = With("", "");
   EXPECT_TRUE(ResolveSettings(adaptive, 1500, {})->adaptive_bounds());
   GroupSettings wishes;
   wishes.set_result_bound_us(10'000);
@@ -290,6 +297,17 @@ TEST(ResolveSettingsTest, ABoundOfTheClientsHoldsForEveryOp) {
   wishes.clear_result_bound_us();
   wishes.set_stage1_bound_us(10'000);
   EXPECT_FALSE(ResolveSettings(adaptive, 1500, wishes)->adaptive_bounds());
+}
+
+// Then it is the most there is for ops of any size, too.
+TEST(ResolveSettingsTest, ABoundOfTheClientsThatAdaptsIsNotStretched) {
+  GroupSettings wishes;
+  EXPECT_GT(ResolveSettings(With("", ""), 1500, wishes)->slowest_rate_bps(),
+            0u);
+  wishes.set_result_bound_us(10'000);
+  wishes.set_adaptive_bounds(true);
+  EXPECT_EQ(ResolveSettings(With("", ""), 1500, wishes)->slowest_rate_bps(),
+            0u);
 }
 
 }  // namespace

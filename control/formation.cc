@@ -36,6 +36,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const Member& m) {
           {"stage1_bound_us", absl::StrCat(m.stage1_bound_us())},
           {"early_wait_us", absl::StrCat(m.early_wait_us())},
           {"adaptive_bounds", m.adaptive_bounds() ? "true" : "false"},
+          {"slowest_rate_bps", absl::StrCat(m.slowest_rate_bps())},
           {"hard_limit_us", absl::StrCat(m.hard_limit_us())},
           {"window", absl::StrCat(m.window())},
           {"quorum_permille", absl::StrCat(m.quorum_permille())},

@@ -179,6 +179,7 @@ TEST_F(FormationTest, EverySharedSettingCounts) {
       [](Member* m) { m->set_stage1_bound_us(1); },
       [](Member* m) { m->set_early_wait_us(1); },
       [](Member* m) { m->set_adaptive_bounds(true); },
+      [](Member* m) { m->set_slowest_rate_bps(1); },
       [](Member* m) { m->set_hard_limit_us(1); },
       [](Member* m) { m->set_window(1); },
       [](Member* m) { m->set_quorum_permille(1); },
@@ -289,6 +290,7 @@ TEST(FormationSizeTest, TheLargestGroupFitsAFrame) {
     m.set_stage1_bound_us(3'600'000'000);
     m.set_early_wait_us(3'600'000'000);
     m.set_adaptive_bounds(true);
+    m.set_slowest_rate_bps(1'000'000'000'000);
     m.set_hard_limit_us(3'600'000'000);
     m.set_window(256);
     m.set_quorum_permille(1000);

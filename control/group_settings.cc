@@ -31,9 +31,13 @@ config::DaemonConfig Overlay(const config::DaemonConfig& defaults,
   }
   if (wishes.has_result_bound_us() || wishes.has_stage1_bound_us()) {
     merged.set_group_adaptive_bounds(false);
+    merged.set_group_slowest_rate_bps(0);
   }
   if (wishes.has_adaptive_bounds()) {
     merged.set_group_adaptive_bounds(wishes.adaptive_bounds());
+  }
+  if (wishes.has_slowest_rate_bps()) {
+    merged.set_group_slowest_rate_bps(wishes.slowest_rate_bps());
   }
   if (wishes.has_early_wait_us()) {
     merged.set_group_early_wait_us(wishes.early_wait_us());
@@ -111,6 +115,7 @@ absl::StatusOr<GroupSettings> ResolveSettings(
           : DefaultEarlyWait(Micros(merged.group_result_bound_us()));
   s.set_early_wait_us(static_cast<uint64_t>(early_wait.nanos() / 1000));
   s.set_adaptive_bounds(merged.group_adaptive_bounds());
+  s.set_slowest_rate_bps(merged.group_slowest_rate_bps());
   s.set_hard_limit_us(merged.group_hard_limit_us());
   s.set_window(merged.group_window());
   s.set_quorum_permille(merged.group_quorum_permille());
@@ -131,6 +136,7 @@ core::GroupConfig ToGroupConfig(const GroupSettings& settings) {
   config.stage1_bound = Micros(settings.stage1_bound_us());
   config.result_bound = Micros(settings.result_bound_us());
   config.adaptive_bounds = settings.adaptive_bounds();
+  config.slowest_rate_bps = settings.slowest_rate_bps();
   config.early_wait = Micros(settings.early_wait_us());
   config.hard_limit = Micros(settings.hard_limit_us());
   config.fill = settings.fill() == FILL_OWN ? core::FillPolicy::kOwn

@@ -196,6 +196,7 @@ void GroupTable::Prepare(engine::SessionId session, const Asker& asker,
   own.set_stage1_bound_us(settings->stage1_bound_us());
   own.set_early_wait_us(settings->early_wait_us());
   own.set_adaptive_bounds(settings->adaptive_bounds());
+  own.set_slowest_rate_bps(settings->slowest_rate_bps());
   own.set_hard_limit_us(settings->hard_limit_us());
   own.set_window(settings->window());
   own.set_quorum_permille(settings->quorum_permille());

@@ -39,15 +39,41 @@ constexpr double kBandLow = 0.0001;
 constexpr double kBandMiddle = 0.0004;
 constexpr double kLossSmoothing = 32;
 
+// The longest pause fades by this part of it with each op: hosts that are busy
+// at all pause again within some hundred ops.
+constexpr int64_t kPauseFading = 256;
+// The headroom is at least so much of it.
+constexpr int64_t kPauseTimes = 5;
+constexpr int64_t kPauseOver = 4;
+
 constexpr uint16_t kUnknown = std::numeric_limits<uint16_t>::max();
 
 }  // namespace
 
+Ceilings::Ceilings(const GroupConfig& config)
+    : least_{config.stage1_bound, config.result_bound, config.stage1_bound,
+             config.early_wait, config.stage1_bound},
+      most_extra_(
+          std::max(config.hard_limit / 2 - config.result_bound, Duration()) /
+          4),
+      slowest_rate_bps_(config.adaptive_bounds ? config.slowest_rate_bps : 0) {}
+
+Bounds Ceilings::Of(uint64_t bytes) const {
+  Bounds bounds = least_;
+  if (slowest_rate_bps_ == 0) return bounds;
+  const double on_the_line =
+      8e9 * static_cast<double>(bytes) / static_cast<double>(slowest_rate_bps_);
+  const Duration extra = Duration::Nanos(static_cast<int64_t>(
+      std::min(on_the_line, static_cast<double>(most_extra_.nanos()))));
+  bounds.stage1 = bounds.stage1 + extra * 2;
+  bounds.send = bounds.grace = bounds.stage1;
+  bounds.result = bounds.result + extra * 4;
+  return bounds;
+}
+
 BoundController::BoundController(const GroupConfig& config)
     : adaptive_(config.adaptive_bounds),
-      most_stage1_(config.stage1_bound),
-      most_result_(config.result_bound),
-      most_early_wait_(config.early_wait),
+      ceilings_(config),
       least_(std::min(config.least_bound, config.stage1_bound)),
       least_early_wait_(std::min(kLeastEarlyWait, config.early_wait)),
       world_(config.members.size()),
@@ -64,16 +90,17 @@ size_t BoundController::ClassOf(uint64_t bytes) {
 }
 
 Bounds BoundController::BoundsOf(uint64_t bytes) const {
-  Bounds bounds{most_stage1_, most_result_, most_stage1_, most_early_wait_,
-                most_stage1_};
-  if (!adaptive_) return bounds;
+  const Bounds most = ceilings_.Of(bytes);
+  if (!adaptive_) return most;
+  Bounds bounds = most;
   const Class& of = At(bytes);
-  bounds.early_wait = EarlyWait(of);
+  bounds.early_wait = EarlyWait(of, most.early_wait);
   const Duration stage1 = of.stages[0].reference;
-  if (stage1 != Duration()) bounds.stage1 = Stage1Bound(stage1);
+  if (stage1 != Duration()) bounds.stage1 = Stage1Bound(stage1, most.stage1);
   bounds.grace = Grace(of, bounds.stage1);
   if (of.slowest_owner != Duration()) {
-    bounds.send = std::max(bounds.stage1, of.slowest_owner);
+    bounds.send =
+        std::max(bounds.stage1, Stage1Bound(of.slowest_owner, most.stage1));
   }
   const Duration result = of.stages[1].reference;
   if (result == Duration()) return bounds;
@@ -81,21 +108,23 @@ Bounds BoundController::BoundsOf(uint64_t bytes) const {
   // then: half of what the op sends in all.
   const Duration after_last_owner =
       bounds.send + std::max(result / 2, least_ / 2);
-  bounds.result = std::min(
-      most_result_,
-      std::max(result * kHeadroomTimes / kHeadroomOver, after_last_owner));
+  bounds.result =
+      std::min(most.result, std::max(WithHeadroom(result), after_last_owner));
   return bounds;
 }
 
-Duration BoundController::Stage1Bound(Duration reference) const {
-  return std::clamp(reference * kHeadroomTimes / kHeadroomOver, least_,
-                    most_stage1_);
+Duration BoundController::WithHeadroom(Duration reference) const {
+  return std::max(reference * kHeadroomTimes / kHeadroomOver,
+                  reference + pause_ * kPauseTimes / kPauseOver);
 }
 
-Duration BoundController::EarlyWait(const Class& of) const {
-  if (of.base == Duration()) return most_early_wait_;
-  return std::clamp(of.base * of.share / 1000, least_early_wait_,
-                    most_early_wait_);
+Duration BoundController::Stage1Bound(Duration reference, Duration most) const {
+  return std::clamp(WithHeadroom(reference), least_, most);
+}
+
+Duration BoundController::EarlyWait(const Class& of, Duration most) const {
+  if (of.base == Duration()) return most;
+  return std::clamp(of.base * of.share / 1000, least_early_wait_, most);
 }
 
 // Contributions are half of what an op sends: they alone are through after half
@@ -109,7 +138,7 @@ uint16_t BoundController::Advertised(uint64_t bytes) const {
   const Duration reference = At(bytes).stages[0].reference;
   if (reference == Duration()) return 0;
   const int64_t ticks =
-      (reference.nanos() - 1) / kTick.nanos() + 1;  // rounded up
+      ((reference + pause_).nanos() - 1) / kTick.nanos() + 1;  // rounded up
   return static_cast<uint16_t>(std::min<int64_t>(ticks, kUnknown));
 }
 
@@ -124,13 +153,15 @@ void BoundController::OnStage(Stage stage, uint64_t bytes,
   if (!adaptive_) return;
   const size_t size_class = ClassOf(bytes);
   Class& of = classes_[size_class];
-  Add(&of.stages[static_cast<size_t>(stage)], sample);
+  Add(&of.stages[static_cast<size_t>(stage)], sample,
+      ceilings_.Of(bytes).result);
   of.too_early += sample.on_their_way;
   if (stage == Stage::kOne) {
     of.due += sample.due;  // as many as in stage 2
     TicksOf(size_class)[self_] = Advertised(bytes);
     LearnFromPeers(size_class);
   } else {
+    pause_ = pause_ - pause_ / kPauseFading;
     AdaptShare(&of);
   }
 }
@@ -139,9 +170,14 @@ void BoundController::OnTooEarly(uint64_t bytes) {
   if (adaptive_) ++At(bytes).too_early;
 }
 
-void BoundController::Add(History* history, const StageSample& sample) const {
-  // More than the largest bound says no more than it does.
-  Duration took = std::clamp(sample.took, Duration::Nanos(1), most_result_);
+void BoundController::OnPause(Duration late) {
+  if (late >= kLeastPause && late <= kMostPause)
+    pause_ = std::max(pause_, late);
+}
+
+void BoundController::Add(History* history, const StageSample& sample,
+                          Duration most) {
+  Duration took = std::clamp(sample.took, Duration::Nanos(1), most);
   if (sample.cut) {
     const double factor =
         std::clamp(static_cast<double>(sample.due) /
@@ -180,7 +216,7 @@ void BoundController::LearnFromPeers(size_t size_class) {
   }
   const uint32_t slowest = std::min<uint32_t>(
       *std::max_element(sorted_.begin(), sorted_.end()), median * kBelievable);
-  of.slowest_owner = Stage1Bound(kTick * slowest);
+  of.slowest_owner = kTick * slowest;
   const Duration now = kTick * median;
   of.base =
       of.base == Duration() ? now : of.base + (now - of.base) / kSmoothing;

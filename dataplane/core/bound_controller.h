@@ -6,8 +6,13 @@
 // stage that its bound cut off has no such time; it is scaled up by what was
 // missing, so that a bound can never hide that it is too short. A bound is the
 // second largest of the latest samples, which no single outlier moves, and some
-// headroom. The configured bounds hold until there are enough samples, and are
-// the most there ever is.
+// headroom. The ceilings, which the configuration makes of the op's size, hold
+// until there are enough samples, and are the most there ever is.
+//
+// A host whose processor is busy is late with everything now and then, too
+// rarely to be seen in the samples. It measures that itself: its headroom is
+// enough for its longest pause of late, and so is that of the ranks that wait
+// for it, as the pause is part of what it advertises.
 //
 // Peers advertise the stage time that their own bound is made of. A receiver
 // must not give up before an owner does, so its bound follows the slowest owner
@@ -57,6 +62,20 @@ struct Bounds {
   Duration grace;
 };
 
+// The most that bounds may be. User bounds are promises; of the configured ones
+// an op of many bytes gets what these take on the slowest network, twice over
+// for each stage, but no more than leaves half of the hard limit.
+class Ceilings {
+ public:
+  explicit Ceilings(const GroupConfig& config);
+  Bounds Of(uint64_t bytes) const;
+
+ private:
+  const Bounds least_;
+  const Duration most_extra_;
+  const uint64_t slowest_rate_bps_;  // 0: all sizes are alike
+};
+
 class BoundController {
  public:
   static constexpr size_t kClasses = 32;
@@ -65,6 +84,10 @@ class BoundController {
   static constexpr size_t kWarmUp = 10;
   // An early wait is no shorter: packets overtake each other, and hosts pause.
   static constexpr Duration kLeastEarlyWait = Duration::Micros(200);
+  // A shorter pause is in the samples; a longer one is a host that stands
+  // still, which is a matter of liveness.
+  static constexpr Duration kLeastPause = Duration::Millis(1);
+  static constexpr Duration kMostPause = Duration::Millis(50);
   // Unit of advertised times.
   static constexpr Duration kTick = Duration::Micros(64);
 
@@ -77,8 +100,8 @@ class BoundController {
   // For an op whose quorum is there now.
   Bounds BoundsOf(uint64_t bytes) const;
 
-  // What to advertise with an op's data and results: the own stage-1 time in
-  // units of kTick, rounded up; 0 if it is not known yet.
+  // What to advertise with an op's data and results: the own stage-1 time and
+  // pause in units of kTick, rounded up; 0 if it is not known yet.
   uint16_t Advertised(uint64_t bytes) const;
   // What a peer has advertised with such an op; `source` is not this rank.
   void OnAdvertised(uint64_t bytes, Rank source, uint16_t ticks);
@@ -87,6 +110,8 @@ class BoundController {
   void OnStage(Stage stage, uint64_t bytes, const StageSample& sample);
   // A packet came after its stage had been ended early, and before its bound.
   void OnTooEarly(uint64_t bytes);
+  // What was due here was done so much later, for want of a processor.
+  void OnPause(Duration late);
 
  private:
   // The latest samples, a ring.
@@ -98,7 +123,7 @@ class BoundController {
   };
   struct Class {
     std::array<History, 2> stages;
-    Duration slowest_owner;  // its stage-1 bound; 0: not known yet
+    Duration slowest_owner;  // its stage-1 time; 0: not known yet
     Duration base;           // tC; 0: not known yet
     uint32_t share = 0;      // x, per thousand of tC
     uint64_t due = 0;        // chunks, and those that an early end left out,
@@ -109,22 +134,23 @@ class BoundController {
   const Class& At(uint64_t bytes) const { return classes_[ClassOf(bytes)]; }
   Class& At(uint64_t bytes) { return classes_[ClassOf(bytes)]; }
   uint16_t* TicksOf(size_t size_class) { return &ticks_[size_class * world_]; }
-  void Add(History* history, const StageSample& sample) const;
-  Duration Stage1Bound(Duration reference) const;
-  Duration EarlyWait(const Class& of) const;
+  // `most`: more than the largest bound says no more than it does.
+  static void Add(History* history, const StageSample& sample, Duration most);
+  Duration WithHeadroom(Duration reference) const;
+  Duration Stage1Bound(Duration reference, Duration most) const;
+  Duration EarlyWait(const Class& of, Duration most) const;
   Duration Grace(const Class& of, Duration stage1) const;
   void LearnFromPeers(size_t size_class);
   void AdaptShare(Class* of);
 
   const bool adaptive_;
-  const Duration most_stage1_;
-  const Duration most_result_;
-  const Duration most_early_wait_;
+  const Ceilings ceilings_;
   const Duration least_;
   const Duration least_early_wait_;
   const size_t world_;
   const size_t self_;
   std::array<Class, kClasses> classes_;
+  Duration pause_;                // the longest of late, fading
   std::vector<uint16_t> ticks_;   // advertised, by class and rank; 0: unknown
   std::vector<uint16_t> sorted_;  // scratch, one per rank
 };

@@ -96,6 +96,91 @@ TEST(BoundController, FixedBoundsStayAsConfigured) {
   EXPECT_EQ(cluster.rank(0).Advertised(kBytes), 0);
 }
 
+// 1,250,000 bytes take 100 ms at 100 Mb/s.
+TEST(BoundController, CeilingsGrowWithTheBytes) {
+  GroupConfig config = Settings();
+  config.slowest_rate_bps = 100'000'000;
+  const Bounds none = Ceilings(config).Of(0);
+  EXPECT_EQ(none.stage1, config.stage1_bound);
+  EXPECT_EQ(none.result, config.result_bound);
+  const Bounds bounds = Ceilings(config).Of(1'250'000);
+  EXPECT_EQ(bounds.stage1, config.stage1_bound + Duration::Millis(200));
+  EXPECT_EQ(bounds.send, bounds.stage1);
+  EXPECT_EQ(bounds.result, config.result_bound + Duration::Millis(400));
+  EXPECT_EQ(bounds.early_wait, config.early_wait);
+  EXPECT_EQ(BoundController(config).BoundsOf(1'250'000).result, bounds.result);
+}
+
+// Or a bounded op would end as an error.
+TEST(BoundController, CeilingsLeaveHalfOfTheHardLimit) {
+  GroupConfig config = Settings();
+  config.slowest_rate_bps = 1;
+  const Bounds bounds =
+      Ceilings(config).Of(std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(bounds.result, config.hard_limit / 2);
+  EXPECT_LE(bounds.stage1, bounds.result);
+  config.hard_limit = config.result_bound;
+  EXPECT_EQ(Ceilings(config).Of(1'250'000).result, config.result_bound);
+}
+
+TEST(BoundController, FixedBoundsAreAlikeForAllSizes) {
+  GroupConfig config = Settings();
+  config.slowest_rate_bps = 100'000'000;
+  config.adaptive_bounds = false;
+  EXPECT_EQ(BoundController(config).BoundsOf(1 << 30).result,
+            config.result_bound);
+}
+
+TEST(BoundController, OpsThatTakeLongerThanTheConfiguredBoundsAreLearned) {
+  GroupConfig config = Settings();
+  config.stage1_bound = Duration::Millis(6);
+  config.result_bound = Duration::Millis(10);
+  config.slowest_rate_bps = 100'000'000;
+  Cluster cluster(config);
+  cluster.Run(40, Duration::Millis(80));  // 84 ms per MiB at that rate
+  EXPECT_FALSE(cluster.RunOp(Duration::Millis(80)));
+  EXPECT_LE(cluster.bounds().result, Duration::Millis(88 * 2));
+}
+
+TEST(BoundController, OwnPausesWidenTheBoundsAndFade) {
+  BoundController one(Settings());
+  const auto run = [&one](int ops) {
+    for (int i = 0; i < ops; ++i) {
+      one.OnStage(Stage::kOne, kBytes, Whole(Duration::Millis(10)));
+      one.OnStage(Stage::kTwo, kBytes, Whole(Duration::Millis(11)));
+    }
+    return one.BoundsOf(kBytes);
+  };
+  const Bounds before = run(40);
+  const uint16_t advertised = one.Advertised(kBytes);
+  one.OnPause(BoundController::kLeastPause - Duration::Nanos(1));
+  EXPECT_EQ(one.BoundsOf(kBytes).stage1, before.stage1);
+  one.OnPause(Duration::Millis(16));
+  one.OnPause(Duration::Millis(3));  // the longest counts
+  const Bounds paused = one.BoundsOf(kBytes);
+  EXPECT_EQ(paused.stage1, before.stage1 + Duration::Millis(16));
+  EXPECT_EQ(one.Advertised(kBytes), advertised + 250);  // of 64 us
+  EXPECT_GT(run(100).stage1, before.stage1 + Duration::Millis(8));
+  EXPECT_LT(run(1000).stage1, before.stage1 + Duration::Millis(1));
+  const Duration faded = one.BoundsOf(kBytes).stage1;
+  one.OnPause(BoundController::kMostPause + Duration::Nanos(1));
+  EXPECT_EQ(one.BoundsOf(kBytes).stage1, faded);
+  one.OnPause(BoundController::kMostPause);
+  EXPECT_EQ(one.BoundsOf(kBytes).stage1,
+            Duration::Millis(10) + BoundController::kMostPause * 5 / 4);
+}
+
+// Nobody gives up on owners that are known to pause.
+TEST(BoundController, AllWaitForTheLongerIfAllPause) {
+  Cluster cluster(Settings());
+  cluster.Run(40, Duration::Millis(10));
+  const Bounds before = cluster.bounds();
+  for (size_t i = 1; i < 4; ++i) cluster.rank(i).OnPause(Duration::Millis(16));
+  cluster.RunOp(Duration::Millis(10));
+  cluster.RunOp(Duration::Millis(10));
+  EXPECT_GT(cluster.bounds().result, before.result + Duration::Millis(15));
+}
+
 TEST(BoundController, UntilThereAreEnoughSamplesTheConfiguredBoundsHold) {
   const GroupConfig config = Settings();
   Cluster cluster(config);

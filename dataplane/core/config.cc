@@ -8,13 +8,14 @@
 namespace optireduce::core {
 
 uint32_t SettingsHash(const GroupConfig& config) {
-  const std::array<uint64_t, 12> settings = {
+  const std::array<uint64_t, 13> settings = {
       config.payload_bytes,
       config.window,
       config.quorum_permille,
       static_cast<uint64_t>(config.stage1_bound.nanos()),
       static_cast<uint64_t>(config.result_bound.nanos()),
       config.adaptive_bounds,
+      config.slowest_rate_bps,
       static_cast<uint64_t>(config.least_bound.nanos()),
       static_cast<uint64_t>(config.early_wait.nanos()),
       static_cast<uint64_t>(config.hard_limit.nanos()),

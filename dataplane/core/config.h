@@ -34,6 +34,9 @@ struct GroupConfig {
   // take, and are the most there ever is (bound_controller.h). Otherwise they
   // hold for every op.
   bool adaptive_bounds = true;
+  // Adaptive: the first two are longer by twice and four times what the op's
+  // bytes take at this rate. 0: alike for all sizes.
+  uint64_t slowest_rate_bps = 0;
   // No adaptive stage-1 bound is shorter: hosts pause for about so long.
   Duration least_bound = Duration::Millis(2);
   // Silence after which a stage ends early once all tails are in.

@@ -340,6 +340,7 @@ class Group {
   void FeedbackSoon(Timestamp now);
   Duration FeedbackInterval() const;
   Duration Jitter(Duration interval);
+  void AdvanceDue(Timestamp now);
   void AdvanceHeartbeat(Timestamp now);
   void AdvanceFeedback(Timestamp now);
   void AdvanceOp(Op* op, Timestamp now);
@@ -439,6 +440,8 @@ class Group {
   Timestamp feedback_at_ = Timestamp::Never();
   uint32_t feedback_backoff_ = 1;
   Timestamp last_advance_;
+  // When the last Advance wanted the next one: later than that is a pause.
+  Timestamp wanted_at_ = Timestamp::Never();
   wire::LeaveReason leave_reason_{};
   OpSeq gone_from_{};  // when leaving: first op we take no part in
   Timestamp release_by_ = Timestamp::Never();

@@ -112,6 +112,12 @@ void Group::Advance(Timestamp now) {
     }
   }
   last_advance_ = std::max(last_advance_, now);
+  bounds_.OnPause(now - wanted_at_);
+  AdvanceDue(now);
+  wanted_at_ = std::max(next_due_, now);
+}
+
+void Group::AdvanceDue(Timestamp now) {
   if (now < next_due_) return;
   next_due_ = Timestamp::Never();
   if (now >= hello_at_) AdvanceFormation(now);

@@ -151,6 +151,9 @@ class Draw {
         config.stage1_bound +
         Between(Duration::Millis(1), Duration::Millis(8), &rng_) * crowd;
     config.adaptive_bounds = bounds_rng_.Chance(0.5);
+    if (bounds_rng_.Chance(0.3)) {
+      config.slowest_rate_bps = bounds_rng_.Between(10'000'000, 1'000'000'000);
+    }
     config.least_bound =
         Between(Duration::Micros(100), Duration::Millis(2), &bounds_rng_);
     config.early_wait =

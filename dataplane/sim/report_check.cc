@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/core/bound_controller.h"
+#include "dataplane/core/plan.h"
 
 namespace optireduce::sim {
 
@@ -72,8 +73,16 @@ Duration LeastResultBound(const core::GroupConfig& config) {
              : config.result_bound;
 }
 
+// What the size class of an op goes by.
+uint64_t BytesOf(const core::OpDescriptor& op, const core::GroupConfig& config,
+                 size_t world) {
+  const core::ChunkPlan plan(op, world, config.payload_bytes, config.tag,
+                             core::OpSeq());
+  return plan.elements() * plan.element_bytes();
+}
+
 // The bounds that a report claims are ones that its group may have: the
-// configured ones, or shorter once it has seen ops enough. Those may be newer
+// ceilings, or shorter once it has seen ops enough. Those may be newer
 // ones: an op whose quorum a cut hides is overtaken. Its bounds are set once
 // its quorum is there and its descriptor known, which a submit makes it.
 std::string CheckBounds(const ReportContext& context, const OpReport& report,
@@ -87,8 +96,10 @@ std::string CheckBounds(const ReportContext& context, const OpReport& report,
   Duration most2;
   if (report.quorum != Timestamp::Never() &&
       context.op.mode == Mode::kBounded) {
-    most1 = least1 = config.stage1_bound;
-    most2 = least2 = config.result_bound;
+    const core::Bounds most =
+        core::Ceilings(config).Of(BytesOf(context.op, config, group.world()));
+    most1 = least1 = most.stage1;
+    most2 = least2 = most.result;
     const Timestamp set =
         context.clock.ToSimulation(std::max(report.quorum, report.submitted));
     if (config.adaptive_bounds &&

@@ -161,6 +161,7 @@ class Reader {
     group->Micros("stage1_bound_us", &config.stage1_bound);
     group->Micros("result_bound_us", &config.result_bound);
     group->Bool("adaptive_bounds", &config.adaptive_bounds);
+    group->Integer("slowest_rate_bps", 0, INT64_MAX, &config.slowest_rate_bps);
     group->Micros("least_bound_us", &config.least_bound);
     group->Micros("early_wait_us", &config.early_wait);
     group->Micros("hard_limit_us", &config.hard_limit);

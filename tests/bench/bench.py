@@ -1,7 +1,7 @@
 """Measures OptiReduce and what it is compared with; docs/EXPERIMENTS.md explains.
 
     bench.sh sim --json FILE     the experiments in the simulator
-    bench.sh live --json FILE    Gloo's ring on real packets, and the simulated one
+    bench.sh live --json FILE    OptiReduce and Gloo's ring on real packets, and the simulated ring
     bench.sh sweep --json FILE   the same, with other values of the core's constants
     bench.sh check FILE          whether the rows of FILE are what its samples say
     bench.sh report FILE         its rows and figures, for a document
@@ -74,9 +74,10 @@ def parse_arguments(arguments):
                      help="at most so many in each run; 0: as planned")
     sim.add_argument("--twice", action="store_true", help="makes each run twice; an error if their traces differ")
 
-    real = commands.add_parser("live", help="Gloo's ring on real packets, and the simulated one",
-                               description="Runs Gloo's ring all-reduce on hosts in network namespaces, and the "
-                               "simulator's under the same load: ten minutes on a machine that does nothing else.")
+    real = commands.add_parser("live", help="OptiReduce and Gloo's ring on real packets, and the simulated ring",
+                               description="Runs OptiReduce and Gloo's ring all-reduce on hosts in network "
+                               "namespaces, and the simulator's ring under the same load: twenty minutes on a machine "
+                               "that does nothing else.")
     real.add_argument("--json", required=True, type=pathlib.Path, metavar="FILE")
     real.add_argument("--seed", type=whole(0, (1 << 63) - 1), default=plan.Options.seed, metavar="S", help="%(default)s")
     real.add_argument("--ops", type=whole(0, 10**6), default=plan.Options.ops, metavar="K",
@@ -126,13 +127,15 @@ def sim(args):
 
 def measure_live(args):
     check_writable(args.json)
-    live.enter_namespaces()
+    live.hosts.enter_namespaces()
     options = plan.Options(seed=args.seed, ops=args.ops)
     program = build.built("//tests/bench:gloo_ring", "tests/bench/gloo_ring")
+    build.built("//control:optireduced", "control/optireduced")
+    build.built("//client:liboptireduce.so.0", "client/liboptireduce.so.0")
     simulated = measure.make_all(optisim(), plan.live_runs(options), say=say)
     real = []
-    for load in plan.LIVE_LOADS:  # one after the other, with the machine to themselves
-        real.append(live.measure(program, load, options))
+    for measure_one in live.experiments(program, options):  # one after the other, with the machine to themselves
+        real.append(measure_one())
         say(f"{real[-1]['run']}: {real[-1]['ops']} ops, {real[-1]['elapsed_ns'] / 1e9:.0f} s, "
             f"load average {real[-1]['load_average']:.1f}")
     conclude(args.json, options, simulated + real)

@@ -92,7 +92,7 @@ class RowsTest(unittest.TestCase):
                          sorted(run for run in outcomes if run.endswith(".ring")))
         outcomes["live.quiet.gloo"]["load_average"] = 1.25
         made = evaluate(outcomes)
-        self.assertEqual(len(made), 3 * len(plan.LIVE_LOADS))
+        self.assertEqual(len(made), 5 * len(plan.LIVE_LOADS) + 6)
         row = made["live.ring.quiet.simulated_over_gloo.p50"]
         self.assertEqual((row["value"], row["better"], row["peer"]), (1.1, "one", "gloo"))
         self.assertIn("load average 1.2", row["note"])
@@ -146,7 +146,7 @@ class ShippedTest(unittest.TestCase):
         self.assertEqual(settings["group_result_bound_us"], 100000)
         self.assertEqual(settings["group_stage1_bound_us"], 60000)  # 0 there: 6/10
         self.assertEqual(settings["group_fill"], "zero")
-        self.assertIs(settings["group_adaptive_bounds"], False)
+        self.assertIs(settings["group_adaptive_bounds"], True)
 
     def test_shipped_settings_have_the_shipped_hash(self):
         settings = shipped.shipped_settings()

@@ -37,6 +37,7 @@ class LiveLoad:
 
 # Of real hosts. Under these the simulated ring's P99 is 1.5 and 3 times its P50.
 LIVE_HOSTS = 4
+SHARE_CAP = 0.5  # of the line, in runs that are capped
 LIVE_MBITS = 200
 LIVE_BYTES = 4 * MIB
 LIVE_OPS = 300
@@ -110,7 +111,8 @@ def runs(options):
     plan = []
     for load in reversed(LOADS):
         plan.append(run(f"{load}.ours", loaded, algorithm="ours", background=load))
-        plan.append(run(f"{load}.ours.capped50", loaded, algorithm="ours", background=load, share_cap=0.5))
+        plan.append(run(f"{load}.ours.capped50", loaded, algorithm="ours", background=load,
+                        share_cap=SHARE_CAP))
     if not options.is_short():
         # One rank is late by ten times the op, and the same without it.
         plan.append(run("late.ours", 3 * LATE_EVERY, algorithm="ours", period=2, late=10))

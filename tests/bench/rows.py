@@ -130,6 +130,18 @@ def live_rows():
             yield Row(f"live.ring.{load}.simulated_over_gloo.{figure}", Part(f"live.{load}.ring", figure),
                       Part(f"live.{load}.gloo", figure), better="one", peer="gloo", at_least=0.85, at_most=1.15)
         yield Row(f"live.gloo.{load}.p99_over_p50", Part(f"live.{load}.gloo", "p99_over_p50"), peer="gloo")
+    for load in plan.LIVE_LOADS:
+        for figure in ("mean", "p99"):
+            yield Row(f"live.n4.{load}.gloo_over_ours.{figure}", Part(f"live.{load}.gloo", figure),
+                      Part(f"live.{load}.ours", figure), better="higher", peer="gloo")
+    for cap, ours in CAPS.items():
+        run, is_capped = f"live.tail30.{ours}", cap != "uncapped"
+        yield Row(f"live.n4.tail30.ours.p99_over_p50.{cap}", Part(run, "p99_over_p50"),
+                  at_most=None if is_capped else 1.3)
+        yield Row(f"live.n4.tail30.ours.missing_fraction.{cap}", Part(run, "missing"), unit="fraction",
+                  at_most=None if is_capped else 0.005, note="before residuals and debts")
+        yield Row(f"live.n4.tail30.background_goodput_ours_over_gloo.{cap}", Part(run, "background_goodput"),
+                  Part("live.tail30.gloo", "background_goodput"), better="higher", peer="gloo")
 
 
 def sweep_rows():

@@ -50,13 +50,14 @@ def enter_namespaces():
 class Hosts:
     """A context: `count` hosts with a daemon each, all of them ready."""
 
-    def __init__(self, count, rate=None, loss=0, mtu=1500, config=""):
+    def __init__(self, count, rate=None, loss=0, mtu=1500, config="", with_daemons=True):
         """config: further lines of every daemon's configuration file."""
         self.count = count
         self.rate = rate
         self.loss_percent = loss
         self.mtu = mtu
         self.config = config
+        self.with_daemons = with_daemons
         self.daemons = []
 
     def __enter__(self):
@@ -66,9 +67,9 @@ class Hosts:
         try:
             rate = [f"--rate={self.rate}"] if self.rate else []
             self.netlab("up", str(self.count), f"--mtu={self.mtu}", *rate)
-            for host in range(self.count):
+            for host in range(self.count if self.with_daemons else 0):
                 self.daemons.append(self.start_daemon(host))
-            for host in range(self.count):
+            for host in range(len(self.daemons)):
                 self.await_ready(host)
             if self.loss_percent:
                 self.netlab("loss", str(self.loss_percent))

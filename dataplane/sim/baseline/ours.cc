@@ -98,11 +98,8 @@ Scenario OursScenario(const ExperimentSpec& spec) {
   config.tag = 0xBA5E;
   config.payload_bytes = wire::PayloadForMtu(spec.mtu);
   config.quorum_permille = spec.quorum_permille;
-  const Duration ideal = IdealTime(spec);
-  const Duration least = Times(ideal, 1 / spec.share_cap);
-  config.stage1_bound = std::max(config.stage1_bound, least * 2);
-  config.result_bound = std::max(config.result_bound, least * 3);
-  config.hard_limit = std::max(config.hard_limit, config.result_bound * 4);
+  config.early_wait = Duration::Millis(10);
+  config.slowest_rate_bps = 100'000'000;
   config.memory_budget = std::max<size_t>(config.memory_budget, spec.bytes * 8);
   group.max_in_flight = 1;
   // A late rank still needs the others' results.

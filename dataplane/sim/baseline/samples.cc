@@ -21,6 +21,7 @@ nlohmann::json Settings(const ExperimentSpec& spec) {
       {"group_stage1_bound_us", Micros(config.stage1_bound)},
       {"group_early_wait_us", Micros(config.early_wait)},
       {"group_adaptive_bounds", config.adaptive_bounds},
+      {"group_slowest_rate_bps", config.slowest_rate_bps},
       {"group_hard_limit_us", Micros(config.hard_limit)},
       {"group_window", config.window},
       {"group_quorum_permille", config.quorum_permille},

@@ -171,8 +171,9 @@ void BoundController::OnTooEarly(uint64_t bytes) {
 }
 
 void BoundController::OnPause(Duration late) {
-  if (late >= kLeastPause && late <= kMostPause)
+  if (late >= kLeastPause && late <= kMostPause) {
     pause_ = std::max(pause_, late);
+  }
 }
 
 void BoundController::Add(History* history, const StageSample& sample,

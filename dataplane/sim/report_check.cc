@@ -41,6 +41,20 @@ std::string CheckQuorum(const ReportContext& context, const OpReport& report,
                             opened, " of ", needed, " had submitted");
 }
 
+// What the size class of an op goes by.
+uint64_t BytesOf(const core::OpDescriptor& op, const core::GroupConfig& config,
+                 size_t world) {
+  const core::ChunkPlan plan(op, world, config.payload_bytes, config.tag,
+                             core::OpSeq());
+  return plan.elements() * plan.element_bytes();
+}
+
+// The most that an op's bounds may be.
+core::Bounds MostOf(const ReportContext& context, const GroupRun& group) {
+  return core::Ceilings(context.config)
+      .Of(BytesOf(context.op, context.config, group.world()));
+}
+
 // Once all ranks have submitted, the clocks must start, whatever was lost.
 std::string CheckStarted(const ReportContext& context, const GroupRun& group,
                          const OpRun& run) {
@@ -49,7 +63,7 @@ std::string CheckStarted(const ReportContext& context, const GroupRun& group,
     return "";
   }
   const Timestamp all_in = run.submits.back();
-  const Timestamp bound = all_in + context.config.result_bound +
+  const Timestamp bound = all_in + MostOf(context, group).result +
                           NewsDelay(context.config) + group.longest_stall();
   return context.reported_at <= bound
              ? ""
@@ -73,14 +87,6 @@ Duration LeastResultBound(const core::GroupConfig& config) {
              : config.result_bound;
 }
 
-// What the size class of an op goes by.
-uint64_t BytesOf(const core::OpDescriptor& op, const core::GroupConfig& config,
-                 size_t world) {
-  const core::ChunkPlan plan(op, world, config.payload_bytes, config.tag,
-                             core::OpSeq());
-  return plan.elements() * plan.element_bytes();
-}
-
 // The bounds that a report claims are ones that its group may have: the
 // ceilings, or shorter once it has seen ops enough. Those may be newer
 // ones: an op whose quorum a cut hides is overtaken. Its bounds are set once
@@ -96,8 +102,7 @@ std::string CheckBounds(const ReportContext& context, const OpReport& report,
   Duration most2;
   if (report.quorum != Timestamp::Never() &&
       context.op.mode == Mode::kBounded) {
-    const core::Bounds most =
-        core::Ceilings(config).Of(BytesOf(context.op, config, group.world()));
+    const core::Bounds most = MostOf(context, group);
     most1 = least1 = most.stage1;
     most2 = least2 = most.result;
     const Timestamp set =

@@ -29,7 +29,7 @@ OUR_RANK = HERE / "our_rank.py"
 TAKE_TURNS = """
 set -e
 tc qdisc replace dev eth0 root handle 1: htb default 10
-tc class add dev eth0 parent 1: classid 1:1 htb rate {mbits}mbit burst 32k cburst 32k
+tc class add dev eth0 parent 1: classid 1:1 htb rate {mbits}mbit burst 32k cburst 32k quantum 1514
 tc class add dev eth0 parent 1:1 classid 1:10 htb rate {ring}kbit ceil {mbits}mbit burst 2k cburst 32k quantum 1514
 tc class add dev eth0 parent 1:1 classid 1:20 htb rate {others}kbit ceil {mbits}mbit burst 2k cburst 32k quantum {quantum}
 tc qdisc add dev eth0 parent 1:10 bfifo limit 500k
@@ -46,7 +46,8 @@ class Lab(hosts.Hosts):
         """flows: of the background, in a burst. config: of the daemons; None: there are none."""
         super().__init__(plan.LIVE_HOSTS, rate=f"{plan.LIVE_MBITS}mbit", config=config or "",
                          with_daemons=config is not None)
-        self.flows = flows
+        # A daemon's port has a queue of its own, and a NIC takes turns between queues.
+        self.flows = 1 if self.with_daemons else flows
 
     def __enter__(self):
         super().__enter__()

@@ -128,10 +128,11 @@ Duration BoundController::EarlyWait(const Class& of, Duration most) const {
 }
 
 // Contributions are half of what an op sends: they alone are through after half
-// of the time in which they and the results take turns.
+// of the time in which they and the results take turns. Trainers of busy hosts
+// wait for a processor as daemons do.
 Duration BoundController::Grace(const Class& of, Duration stage1) const {
   if (of.base == Duration()) return stage1;
-  return std::clamp(of.base / 2, least_, stage1);
+  return std::clamp(of.base / 2 + pause_, least_, stage1);
 }
 
 uint16_t BoundController::Advertised(uint64_t bytes) const {

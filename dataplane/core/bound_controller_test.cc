@@ -391,6 +391,14 @@ TEST(BoundController, TheGraceOfLateRanksIsHalfOfTheMedian) {
   EXPECT_EQ(cluster.bounds(100).grace, Settings().least_bound);
 }
 
+TEST(BoundController, TheGraceHasRoomForPauses) {
+  Cluster cluster(Settings());
+  cluster.Run(100, Duration::Millis(20));
+  const Duration before = cluster.bounds().grace;
+  cluster.rank(0).OnPause(Duration::Millis(8));
+  EXPECT_EQ(cluster.bounds().grace, before + Duration::Millis(8));
+}
+
 TEST(BoundController, TheShareHoldsWhatIsLeftOutInItsBand) {
   Cluster cluster(Settings());
   cluster.Run(80, Duration::Millis(20));

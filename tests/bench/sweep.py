@@ -64,7 +64,7 @@ CONSTANTS = (
     Constant("band", "middle of the band of what early ends leave out", "0.0004", ("0.0002", "0.002"), BOUNDS,
              "constexpr double kBandMiddle = @;"),
     Constant("grace", "of who has not opened the op: tC over this", "2", ("1", "4"), BOUNDS,
-             "std::clamp(of.base / @, least_, stage1)"),
+             "std::clamp(of.base / @ + pause_, least_, stage1)"),
     Constant("fading", "of a rank's own lateness, one over this in each op", "128", ("16", "1024"),
              "dataplane/core/lateness.h", "static constexpr int64_t kFading = @;"),
     Constant("window", "for reordered packets, the least round trip over this", "4", ("1", "16"), REPAIR,

@@ -121,8 +121,9 @@ def draw_sweep(path, outcomes):
             area.grid(alpha=0.3)
         areas[0][column].set(title=constant.name)
     areas[0][0].set(ylabel="time / ideal", yscale="log")
-    areas[1][0].set(ylabel="missing", yscale="symlog")
-    areas[1][0].set_yscale("symlog", linthresh=1e-4)
+    most = max(lacked for values in made.values() for cells in values.values() for _, lacked in cells)
+    areas[1][0].set_yscale("symlog", linthresh=1e-4)  # nothing missing has a place, too
+    areas[1][0].set(ylabel="missing", ylim=(0, 2 * most or 1))
     areas[0][0].legend()
     plot.tight_layout()
     plot.savefig(path, metadata={"Date": None})

@@ -32,6 +32,21 @@ const char* CollectiveName(int32_t collective) {
   }
 }
 
+const char* CodecName(int32_t codec) {
+  switch (codec) {
+    case OR_CODEC_NONE:
+      return "";
+    case OR_CODEC_HADAMARD:
+      return ", hadamard";
+    case OR_CODEC_BFLOAT16:
+      return ", as bfloat16";
+    case OR_CODEC_FLOAT16:
+      return ", as float16";
+    default:
+      return ", unknown codec";
+  }
+}
+
 std::string Milliseconds(int64_t nanos) {
   char text[32];
   snprintf(text, sizeof(text), "%.0f ms", static_cast<double>(nanos) / 1e6);
@@ -51,7 +66,7 @@ std::string DescribeOperation(const or_operation& operation) {
   text += gradcodec::Name(static_cast<gradcodec::Dtype>(operation.dtype));
   text += ", " + std::to_string(operation.count) + " elements, ";
   text += operation.mode == OR_EXACT ? "exact" : "bounded";
-  if (operation.codec == OR_CODEC_HADAMARD) text += ", hadamard";
+  text += CodecName(operation.codec);
   if (operation.collective == OR_BROADCAST) {
     text += ", root " + std::to_string(operation.root);
   }
@@ -151,7 +166,8 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
     case OPTIREDUCE_SHM_REFUSAL_UNSUPPORTED:
       return "dtype, reduction, codec and mode do not go together: bounded "
              "mode has sum and avg of floating types, avg needs one in exact "
-             "mode too, the hadamard codec needs bounded float32";
+             "mode too, a codec needs bounded mode: hadamard types of up to 32 "
+             "bits, bfloat16 and float16 float32";
     case OPTIREDUCE_SHM_REFUSAL_ROOT:
       return "the root is no rank of the group";
     case OPTIREDUCE_SHM_REFUSAL_COUNT:

@@ -304,9 +304,15 @@ typedef enum or_mode {
   OR_EXACT = 2    /* complete and bit-identical on all ranks, or an error */
 } or_mode;
 
+/* How values travel, in bounded mode. */
 typedef enum or_codec {
   OR_CODEC_NONE = 0,
-  OR_CODEC_HADAMARD = 1 /* float32, bounded mode: spreads what is missing */
+  OR_CODEC_HADAMARD = 1, /* spreads what is missing */
+  /* float32 only: rounded to half as many bytes on the way to the owners, and
+   * on the way back. With a bucket, what the rounding takes comes with later
+   * operations. */
+  OR_CODEC_BFLOAT16 = 2,
+  OR_CODEC_FLOAT16 = 3 /* finer, but no more than 65504 at a time */
 } or_codec;
 
 /* One operation. All ranks submit the same ones in the same order; only the
@@ -332,8 +338,8 @@ typedef struct or_operation {
   void* output;
   /* The key of a gradient bucket. 0: none, the operation is a one-shot one, and
    * what it loses is lost. What a bounded all-reduce with a bucket loses (of
-   * at most 32 bits, without codec) comes with later ones of that bucket, which
-   * always has the same count, dtype and reduction. */
+   * at most 32 bits, without the Hadamard codec) comes with later ones of that
+   * bucket, which always has the same count, dtype and reduction. */
   uint64_t bucket;
   /* The training step, for or_step_close. 0: none, the operation is closed at
    * its end. */

@@ -145,6 +145,21 @@ void BucketedResult(Dtype wire, ReduceOp op, const float* acc,
   ScaleAndRound(wire, op, acc, divisor, world, destination, n);
 }
 
+// In double, which holds k R exactly.
+void SubtractResult(Dtype wire, ReduceOp op, const void* result,
+                    uint32_t contributors, uint32_t world, bool imputed,
+                    float* sum, size_t n) {
+  const double factor = imputed ? contributors : world;
+  const double divisor = op == ReduceOp::kSum ? world : 1;
+  Visit(wire, [=]<typename Element>(Element) {
+    for (size_t i = 0; i < n; ++i) {
+      const double mean =
+          Element::Widen(Load<typename Element::Storage>(result, i));
+      sum[i] = static_cast<float>(sum[i] - mean * factor / divisor);
+    }
+  });
+}
+
 void AddResidual(Dtype dtype, const void* gradient, const float* residual,
                  float* value, size_t n) {
   if (!HasResidual(dtype)) __builtin_trap();

@@ -7,12 +7,13 @@
 //     contribute   v = g + e;  w = v in the wire type, what the owner gets
 //     result       R = mean of the c received if imputed, else S / N
 //     book         summed: e' = v - w;  not summed: e' = v - a, with a the
-//                  imputed mean, or 0
+//                  imputed mean, or 0;  the owner, besides: what rounding R has
+//                  left of S
 //     pay          out += d
 //
 // Residuals, debts and held contributions are float32 whatever the gradient's
-// type, so that half precision loses nothing on the way round: w is rounded,
-// and v - w comes again.
+// type, so that half precision loses nothing on the way round: w and R are
+// rounded, and what that takes comes again.
 //
 // Values that are not finite are sent and put in outputs as they are, where the
 // trainer looks for them, but never stored:
@@ -65,6 +66,14 @@ constexpr bool IsImputed(uint32_t contributors, uint32_t world,
 void BucketedResult(Dtype wire, ReduceOp op, const float* acc,
                     uint32_t contributors, uint32_t world, bool imputed,
                     void* destination, size_t n);
+
+// What the rounding of R to the wire type has left of the sum: sum -= k R, k
+// being the contributions that R stands for, `world` or, imputed,
+// `contributors`; for SUM k R / world. It goes to the owner's residual. Not for
+// a chunk without contributions.
+void SubtractResult(Dtype wire, ReduceOp op, const void* result,
+                    uint32_t contributors, uint32_t world, bool imputed,
+                    float* sum, size_t n);
 
 // value = gradient + residual. `residual` null: zero.
 void AddResidual(Dtype dtype, const void* gradient, const float* residual,

@@ -15,8 +15,20 @@ using gradcodec::Dtype;
 using gradcodec::ReduceOp;
 
 constexpr size_t kBlock = 4096;  // elements checked at a time
-constexpr double kCodecTolerance = 1e-5;
 constexpr double kLargestSmooth = 64;
+
+// How far an element of a complete result may be off, in parts of the largest.
+// Contributions are exact in 16 bits, so that only the result is rounded.
+double ToleranceOf(or_codec codec) {
+  switch (codec) {
+    case OR_CODEC_BFLOAT16:
+      return 0x1p-8;
+    case OR_CODEC_FLOAT16:
+      return 0x1p-11;
+    default:
+      return 1e-5;
+  }
+}
 
 bool Reduces(or_collective collective) {
   return collective == OR_ALL_REDUCE || collective == OR_REDUCE_SCATTER;
@@ -65,7 +77,7 @@ class BlockChecker {
                                       &expected_[i * bytes_], bytes_) != 0;
       }
     } else if (checked_.codec != OR_CODEC_NONE) {
-      CheckTransformed(n, output);
+      CheckCoded(n, output);
     } else {
       CheckPartial(n, bytes);
     }
@@ -134,17 +146,17 @@ class BlockChecker {
     }
   }
 
-  void CheckTransformed(size_t n, const void* output) {
+  void CheckCoded(size_t n, const void* output) {
     std::vector<double> is(n);
     std::vector<double> should(n);
     Widen(checked_.dtype, output, n, is.data());
     Widen(checked_.dtype, expected_.data(), n, should.data());
     const double largest =
         kLargestSmooth * (checked_.op == ReduceOp::kSum ? checked_.world : 1);
+    const double tolerance = ToleranceOf(checked_.codec) * largest;
     for (size_t i = 0; i < n; ++i) {
-      const bool right =
-          complete_ ? std::abs(is[i] - should[i]) <= kCodecTolerance * largest
-                    : std::isfinite(is[i]);
+      const bool right = complete_ ? std::abs(is[i] - should[i]) <= tolerance
+                                   : std::isfinite(is[i]);
       verdict_.wrong += !right;
     }
   }

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gradcodec/accumulate.h"
@@ -280,6 +281,24 @@ TEST(CheckTest, TheCodecMayRound) {
   EXPECT_EQ(Wrong(checked, output, {0, 3900}), 0u);
   nudge(std::numeric_limits<float>::infinity());
   EXPECT_EQ(Wrong(checked, output, {0, 3900}), 1u);
+}
+
+TEST(CheckTest, NarrowCodecsRoundOnce) {
+  for (const auto& [codec, step] :
+       {std::pair{OR_CODEC_BFLOAT16, 0x1p-8f}, {OR_CODEC_FLOAT16, 0x1p-11f}}) {
+    Checked checked =
+        Make(Dtype::kFloat32, ReduceOp::kSum, OR_BOUNDED, 4, 1000);
+    checked.codec = codec;
+    auto output = Reduced(checked);
+    float value = 0;
+    memcpy(&value, output.data(), 4);
+    const float largest = 4 * 64;
+    for (const bool right : {true, false}) {
+      const float moved = value + step * largest * (right ? 0.9f : 1.1f);
+      memcpy(output.data(), &moved, 4);
+      EXPECT_EQ(Wrong(checked, output, {0, 4000}), right ? 0u : 1u);
+    }
+  }
 }
 
 TEST(CheckTest, TheDistanceIsRelativeToTheCompleteResult) {

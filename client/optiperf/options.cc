@@ -92,6 +92,13 @@ constexpr Choice<or_collective> kCollectives[] = {
     {"barrier", OR_BARRIER},
 };
 
+constexpr Choice<or_codec> kCodecs[] = {
+    {"none", OR_CODEC_NONE},
+    {"hadamard", OR_CODEC_HADAMARD},
+    {"bfloat16", OR_CODEC_BFLOAT16},
+    {"float16", OR_CODEC_FLOAT16},
+};
+
 template <class T, size_t n>
 std::optional<T> Choose(const Choice<T> (&choices)[n], std::string_view name) {
   for (const auto& [choice, value] : choices) {
@@ -241,12 +248,11 @@ bool ParseFlag(int flag, int argc, char** argv, Options* options) {
       return ParseMillis(optarg, &options->soft_ms);
     case kHardMs:
       return ParseMillis(optarg, &options->hard_ms);
-    case kCodec:
-      options->codec = optarg == std::string_view("hadamard")
-                           ? OR_CODEC_HADAMARD
-                           : OR_CODEC_NONE;
-      return options->codec != OR_CODEC_NONE ||
-             optarg == std::string_view("none");
+    case kCodec: {
+      const auto chosen = Choose(kCodecs, optarg);
+      options->codec = chosen.value_or(OR_CODEC_NONE);
+      return chosen.has_value();
+    }
     case kInFlight:
       return ParseNumber(optarg, &options->in_flight) &&
              options->in_flight >= 1 && options->in_flight <= 256;
@@ -378,7 +384,8 @@ What is measured
       --mode MODE         bounded or exact (bounded where there is such a mode)
       --soft-ms MS        soft deadline of the group (the daemon's)
       --hard-ms MS        hard limit of the group (the daemon's)
-      --codec NAME        none or hadamard (none)
+      --codec NAME        none, hadamard, or for float on half as many bytes
+                          bfloat16 or float16 (none)
       --inflight N        operations in flight, 1 to 256 (1)
 
 Who and where
@@ -400,8 +407,9 @@ Columns
             up to 12; beyond that: not between the least and the largest
             contribution), or zero though the report calls it present. A report
             whose numbers of absent elements and of contributions do not agree
-            with the elements makes all of them wrong. With the hadamard codec
-            only complete results are checked, to 1e-5 of the largest element
+            with the elements makes all of them wrong. With a codec only
+            complete results are checked, to 1e-5 of the largest element
+            (bfloat16: 1/256, float16: 1/2048)
   loss%     share of all contributions and results that did not arrive in time
   ddl%      share of operations that were ended by their deadline
   p50 ...   percentiles of the time of an operation, us

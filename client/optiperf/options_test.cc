@@ -53,7 +53,7 @@ TEST(OptionsTest, TheFlagsOfAllReducePerf) {
 TEST(OptionsTest, Ours) {
   const Parsed p =
       Parse({"--collective=reduce_scatter", "--mode=exact", "--soft-ms=12.5",
-             "--hard-ms", "2000", "--codec=none", "--inflight=4",
+             "--hard-ms", "2000", "--codec=float16", "--inflight=4",
              "--counts=0,1,1K", "--rank=1", "--world=3", "--rendezvous=/tmp/r",
              "--socket=/tmp/s", "--json=out", "-d", "all", "-o", "all"});
   ASSERT_TRUE(p.ok) << p.error;
@@ -65,6 +65,7 @@ TEST(OptionsTest, Ours) {
   EXPECT_EQ(p.options.dtypes.size(), 12u);
   EXPECT_EQ(p.options.ops.size(), 4u);
   EXPECT_EQ(p.options.rank, 1u);
+  EXPECT_EQ(p.options.codec, OR_CODEC_FLOAT16);
 }
 
 TEST(OptionsTest, CheckTakesANumberOrNone) {
@@ -102,6 +103,7 @@ TEST(OptionsTest, RefusesWithTheOffence) {
       {{"--modus=exact"}, "--modus=exact"},
       {{"--mode=Exact"}, "--mode=Exact"},
       {{"-d", "float8"}, "float8"},
+      {{"--codec=half"}, "--codec=half"},
       {{"-o", "sum,prod"}, "sum,prod"},
       {{"-b", "1T"}, "1T"},
       {{"-b", "99999999999G"}, "99999999999G"},

@@ -125,6 +125,13 @@ class OperationTest(FakeTest):
             with self.assertRaisesRegex(optireduce.InvalidArgumentError, words):
                 self.group.all_reduce(bad)
 
+    def test_codecs(self):
+        array = self.group.allocate(8)
+        for codec in ("none", "hadamard", "bfloat16", "float16"):
+            words = "8 elements, bounded, bucket" if codec == "none" else f"bounded, .*{codec}, bucket"
+            with self.assertRaisesRegex(optireduce.HardLimitError, words):
+                self.group.all_reduce(array, bucket=HARD_LIMIT, codec=codec).wait()
+
     def test_words_that_are_no_choice(self):
         array = self.group.allocate(1)
         for arguments in ({"op": "mean"}, {"mode": "Exact"}, {"codec": "fwht"}):

@@ -125,12 +125,28 @@ bool Account::IsExactOnWire(const Chunk& chunk) const {
          (wire_ == dtype_ && chunk.taken == nullptr && chunk.value == nullptr);
 }
 
-// Rule 10.
+// Rule 10. `value` is the contribution, and becomes its residual.
+void Account::BookValue(const ChunkResult& result, bool included, float* value,
+                        size_t n) {
+  uint64_t dropped = 0;
+  if (included) {
+    gradcodec::BookSummed(wire_, value, n);
+  } else {
+    const uint8_t* mean =
+        result.imputed && result.contributors > 0 ? result.payload : nullptr;
+    dropped = gradcodec::BookMissing(wire_, mean, divisor_, value, n);
+  }
+  if (result.remainder != nullptr) {
+    dropped += gradcodec::AddToStored(result.remainder, 1.0f, value, n);
+  }
+  ledger_->CountContributions(ForgivenFor::kNonFinite, dropped);
+}
+
 void Account::Book(const ChunkInfo& info, Chunk* chunk,
                    const ChunkResult& result, bool included) {
   if (chunk->has(kBooked | kContributionForgiven)) return;
   const size_t n = info.elements;
-  if (included && IsExactOnWire(*chunk)) {
+  if (included && IsExactOnWire(*chunk) && result.remainder == nullptr) {
     ledger_->Free(&chunk->value);
   } else {
     float* value = chunk->value;
@@ -138,15 +154,7 @@ void Account::Book(const ChunkInfo& info, Chunk* chunk,
       value = ledger_->scratch();
       ReadContribution(info, *chunk, value);
     }
-    if (included) {
-      gradcodec::BookSummed(wire_, value, n);
-    } else {
-      const uint8_t* mean =
-          result.imputed && result.contributors > 0 ? result.payload : nullptr;
-      ledger_->CountContributions(
-          ForgivenFor::kNonFinite,
-          gradcodec::BookMissing(wire_, mean, divisor_, value, n));
-    }
+    BookValue(result, included, value, n);
     if (!gradcodec::AnyNonZero(value, n)) {
       ledger_->Free(&chunk->value);
     } else if (chunk->value == nullptr) {

@@ -41,6 +41,9 @@ struct ChunkResult {
   bool imputed = false;
   // Whether this rank's contribution was summed: only its owner can say.
   std::optional<bool> included;
+  // At the owner: what rounding the result has left of the sum; null: nothing.
+  // It is booked with the contribution, and `included` is known then.
+  const float* remainder = nullptr;
 };
 
 enum class Placed : uint8_t {
@@ -166,6 +169,8 @@ class Account {
   void Hold(const ChunkInfo& info, Chunk* chunk);
   void ReleaseInput();
   bool IsExactOnWire(const Chunk& chunk) const;
+  void BookValue(const ChunkResult& result, bool included, float* value,
+                 size_t n);
   void Book(const ChunkInfo& info, Chunk* chunk, const ChunkResult& result,
             bool included);
   void Commit(const ChunkInfo& info, Chunk* chunk);

@@ -45,7 +45,8 @@ struct Scenario {
   size_t steps = 3;  // of one op per bucket, and a flush
   ReduceOp reduce_op = ReduceOp::kAvg;
   Dtype dtype = Dtype::kFloat32;
-  bool exact = false;  // float32 holds everything
+  Codec codec = Codec::kNone;  // of all ops but the flush
+  bool exact = false;          // float32 holds everything
   double loss = 0.1;
   bool evicts = false;
   bool fails = false;
@@ -94,6 +95,12 @@ Scenario Draw(uint64_t seed, bool exact) {
     default:
       break;
   }
+  // Sums over five are scaled by 5/4, which no short type holds exactly.
+  const bool may_narrow = scenario.dtype == Dtype::kFloat32 &&
+                          !scenario.scarce && (!exact || scenario.world < 5);
+  if (may_narrow && random.Chance(0.5)) {
+    scenario.codec = random.Chance(0.5) ? Codec::kBfloat16 : Codec::kFloat16;
+  }
   return scenario;
 }
 
@@ -112,6 +119,7 @@ float Widen(Dtype dtype, const uint8_t* at) {
 // An op as all ranks agree on it, and its results as they are in truth.
 struct Frozen {
   Bytes result;
+  std::vector<float> remainder;  // the owner's; zero where there is none
   uint16_t c = 0;
   bool imputed = false;
   std::set<size_t> summed;
@@ -226,6 +234,7 @@ class World {
     op.descriptor.count = count_;
     op.descriptor.bucket = 100 + op.bucket;
     op.descriptor.step = step + 1;
+    if (!op.reliable) op.descriptor.codec = scenario_.codec;
     op.plan = ChunkPlan(op.descriptor, n_, kPayload, kTag,
                         OpSeq(static_cast<uint32_t>(number)));
     op.frozen.resize(op.plan.chunk_limit());
@@ -242,6 +251,11 @@ class World {
   }
 
   size_t ElementBytes() const { return gradcodec::SizeOf(scenario_.dtype); }
+  // Of an op's packets.
+  Dtype Wire(size_t op) const { return ops_[op].plan.wire_dtype(); }
+  double OnWire(size_t op, const Bytes& payload, size_t k) const {
+    return Widen(Wire(op), payload.data() + k * gradcodec::SizeOf(Wire(op)));
+  }
   bool Lost(double loss) { return random_.Chance(loss); }
   LocalOp& Local(size_t rank, size_t op) { return ranks_[rank].ops[op]; }
   bool IsDead(size_t rank) const { return !ranks_[rank].alive; }
@@ -454,23 +468,31 @@ class World {
     std::vector<float> sum(n);
     Frozen frozen;
     for (const auto& [source, packet] : chunk.stash) {
-      gradcodec::Accumulate(scenario_.dtype, packet.data(), sum.data(), n);
+      gradcodec::Accumulate(Wire(op), packet.data(), sum.data(), n);
       frozen.summed.insert(source);
     }
     frozen.c = static_cast<uint16_t>(frozen.summed.size());
     frozen.imputed = gradcodec::IsImputed(frozen.c, static_cast<uint32_t>(n_),
                                           removed_.has_value());
     frozen.result.resize(info.bytes);
-    gradcodec::BucketedResult(scenario_.dtype, scenario_.reduce_op, sum.data(),
+    gradcodec::BucketedResult(Wire(op), scenario_.reduce_op, sum.data(),
                               frozen.c, static_cast<uint32_t>(n_),
                               frozen.imputed, frozen.result.data(), n);
-    // The result's rounding is nobody's residual: it is part of the truth.
+    frozen.remainder.resize(n);
+    // What rounding the result left is the owner's residual. A flush has none:
+    // its rounding is part of the truth.
+    if (!ops_[op].reliable && frozen.c > 0 && Wire(op) != Dtype::kFloat32) {
+      frozen.remainder = sum;
+      gradcodec::SubtractResult(Wire(op), scenario_.reduce_op,
+                                frozen.result.data(), frozen.c,
+                                static_cast<uint32_t>(n_), frozen.imputed,
+                                frozen.remainder.data(), n);
+    }
     for (size_t k = 0; k < n; ++k) {
-      const double r =
-          Widen(scenario_.dtype, frozen.result.data() + k * ElementBytes());
-      double used = 0;
+      const double r = OnWire(op, frozen.result, k);
+      double used = -frozen.remainder[k];
       for (const auto& [source, packet] : chunk.stash) {
-        used += Widen(scenario_.dtype, packet.data() + k * ElementBytes());
+        used += OnWire(op, packet, k);
       }
       const double missing = static_cast<double>(n_ - frozen.c);
       if (frozen.imputed) used += missing * Imputed(r);
@@ -574,6 +596,9 @@ class World {
     result.contributors = frozen.c;
     result.imputed = frozen.imputed;
     result.included = included;
+    if (info.owner.index() == i && !frozen.remainder.empty()) {
+      result.remainder = frozen.remainder.data();
+    }
     const bool open = !local.ended() || (!local.closed && !local.failed);
     uint8_t* out = local.output.data() + info.first * ElementBytes();
     Watch(i, op, info, [&] {
@@ -799,13 +824,10 @@ class World {
   void Void(size_t op, const ChunkInfo& info, std::optional<Frozen>* frozen) {
     if (frozen->has_value()) {  // take its rounding out of the truth again
       for (size_t k = 0; k < info.elements; ++k) {
-        const double r = Widen(scenario_.dtype,
-                               (*frozen)->result.data() + k * ElementBytes());
-        double used = 0;
+        const double r = OnWire(op, (*frozen)->result, k);
+        double used = -(*frozen)->remainder[k];
         for (size_t i : (*frozen)->summed) {
-          used += Widen(
-              scenario_.dtype,
-              Local(i, op).chunks[info.chunk].sent.data() + k * ElementBytes());
+          used += OnWire(op, Local(i, op).chunks[info.chunk].sent, k);
         }
         const double missing = static_cast<double>(n_ - (*frozen)->c);
         if ((*frozen)->imputed) used += missing * Imputed(r);
@@ -821,7 +843,7 @@ class World {
       true_[ops_[op].bucket][info.first + k] -=
           (dead.v[info.first + k] - kept) / ops_[op].scale / PerRank();
     }
-    *frozen = Frozen{Bytes(info.bytes), 0, false, {}};
+    *frozen = Frozen{Bytes(info.bytes), {}, 0, false, {}};
   }
 
   void TakeDecision(size_t i, size_t op, const ChunkInfo& info) {
@@ -848,15 +870,16 @@ class World {
   double Pending(size_t i, size_t op, const ChunkInfo& info, size_t k) {
     const LocalOp& local = Local(i, op);
     const auto& frozen = ops_[op].frozen[info.chunk];
-    const double v = local.submitted() ? local.v[info.first + k] : 0;
+    double v = local.submitted() ? local.v[info.first + k] : 0;
     if (!frozen.has_value()) return v;
+    if (info.owner.index() == i && !frozen->remainder.empty()) {
+      v += frozen->remainder[k];
+    }
     if (frozen->summed.contains(i)) {
-      const Bytes& sent = local.chunks[info.chunk].sent;
-      return v - Widen(scenario_.dtype, sent.data() + k * ElementBytes());
+      return v - OnWire(op, local.chunks[info.chunk].sent, k);
     }
     if (!frozen->imputed) return v;
-    return v - Imputed(Widen(scenario_.dtype,
-                             frozen->result.data() + k * ElementBytes()));
+    return v - Imputed(OnWire(op, frozen->result, k));
   }
 
   bool IsMidSkip() {
@@ -949,9 +972,7 @@ class World {
         if (counted && !chunk.lost_r) return;
         for (size_t k = 0; k < info.elements; ++k) {
           (*got)[info.first + k] +=
-              Widen(scenario_.dtype,
-                    frozen->result.data() + k * ElementBytes()) /
-              ops_[op].scale;
+              OnWire(op, frozen->result, k) / ops_[op].scale;
         }
       });
     }
@@ -1004,7 +1025,8 @@ class World {
 
 std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
   out << "seed " << scenario.seed << ": " << scenario.world << " ranks, "
-      << scenario.steps << " steps, " << gradcodec::Name(scenario.dtype) << " "
+      << scenario.steps << " steps, " << gradcodec::Name(scenario.dtype)
+      << ", codec " << static_cast<int>(scenario.codec) << ", "
       << gradcodec::Name(scenario.reduce_op) << ", loss " << scenario.loss;
   if (scenario.evicts) out << ", evictions";
   if (scenario.fails) out << ", hard limits";

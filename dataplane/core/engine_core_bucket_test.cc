@@ -221,6 +221,62 @@ TEST(BucketTest, AFlushLeavesNothingBehind) {
   EXPECT_TRUE(ranks.IsConserved(1));
 }
 
+// What senders and owners round is kept, and a flush, in full width, takes it.
+TEST(BucketTest, WhatANarrowCodecRoundsComesLater) {
+  BucketNet ranks;
+  OpDescriptor op = Bucketed(kCount, 1, 0);
+  op.codec = Codec::kBfloat16;
+  constexpr size_t kOps = 4;
+  for (size_t i = 0; i < kOps; ++i) {
+    ranks.Lose(i % 2 == 0 ? PacketType::kData : PacketType::kResult, i, 1,
+               i == 2);
+    ranks.Submit(op);
+    ranks.net().Run(Duration::Millis(30));
+    ranks.LoseNothing();
+    ranks.net().Run(Duration::Millis(30));
+    for (size_t r = 0; r < kWorld; ++r) ranks.Use(r, i);
+    EXPECT_TRUE(ranks.IsConserved(1)) << "op " << i;
+  }
+  std::vector<float> residual(kCount);
+  std::vector<float> debt(kCount);
+  size_t kept = 0;
+  for (size_t r = 0; r < kWorld; ++r) {
+    ASSERT_TRUE(ranks.net().core(r).ReadBucket(ranks.net().group(r), 1,
+                                               residual.data(), debt.data()));
+    kept += kCount - static_cast<size_t>(std::ranges::count(residual, 0.0f));
+  }
+  EXPECT_GT(kept, 20u);
+  OpDescriptor flush = Bucketed(kCount, 1, 0);
+  flush.mode = Mode::kFlush;
+  ranks.Submit(flush, /*counts=*/false);
+  ranks.net().Run(Duration::Millis(30));
+  for (size_t r = 0; r < kWorld; ++r) {
+    ASSERT_NE(ranks.net().report(r, OpSeq(kOps)), nullptr);
+    ranks.Use(r, kOps);
+    ASSERT_TRUE(ranks.net().core(r).ReadBucket(ranks.net().group(r), 1,
+                                               residual.data(), debt.data()));
+    EXPECT_EQ(std::ranges::count(residual, 0.0f), kCount);
+    EXPECT_EQ(std::ranges::count(debt, 0.0f), kCount);
+  }
+  EXPECT_TRUE(ranks.IsConserved(1));
+}
+
+// Its daemon has rounded the results before there was an account.
+TEST(BucketTest, ALateOwnerStillKeepsWhatItsResultsRounded) {
+  BucketNet ranks;
+  OpDescriptor op = Bucketed(kCount, 1, 0);
+  op.codec = Codec::kBfloat16;
+  ranks.Submit(op, true, 2);
+  ranks.net().Run(Duration::Millis(50));
+  ranks.SubmitOne(2, op);
+  ranks.net().Run(Duration::Millis(50));
+  for (size_t r = 0; r < kWorld; ++r) {
+    ASSERT_NE(ranks.net().report(r, OpSeq(0)), nullptr);
+    ranks.Use(r, 0);
+  }
+  EXPECT_TRUE(ranks.IsConserved(1));
+}
+
 // Flaw F14: a contribution that is still to be booked would miss it.
 TEST(BucketTest, AFlushWaitsForWhatIsOwedFromBefore) {
   BucketNet ranks;

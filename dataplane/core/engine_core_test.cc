@@ -375,6 +375,66 @@ TEST(BoundedTest, HadamardSpreadsTheLossOfAChunk) {
   }
 }
 
+// Both ways, in full packets, of half as many bytes.
+TEST(BoundedTest, NarrowCodecsRoundWhatTravels) {
+  const size_t count = 10'000;
+  for (Codec codec : {Codec::kNone, Codec::kBfloat16, Codec::kFloat16}) {
+    TestNet net(3, FastSettings());
+    FormOrDie(&net, 3);
+    Buffers buffers(3, count);
+    const Buffers before = buffers;
+    size_t bytes = 0;
+    net.set_filter([&bytes](const wire::Header& header, Rank, Rank) {
+      const bool values = header.type == PacketType::kData ||
+                          header.type == PacketType::kResult;
+      bytes += values ? header.length : 0;
+      return true;
+    });
+    OpDescriptor op = AllReduce(count, Mode::kBounded);
+    op.codec = codec;
+    for (size_t r = 0; r < 3; ++r) net.Submit(r, op, buffers.View(r));
+    net.Run(Duration::Millis(20));
+    const size_t width = codec == Codec::kNone ? 4 : 2;
+    EXPECT_EQ(bytes, 2 * 2 * count * width);
+    const float error = codec == Codec::kBfloat16 ? 0x1p-7f : 0;
+    for (size_t r = 0; r < 3; ++r) {
+      ASSERT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+      EXPECT_EQ(buffers.values[r], buffers.values[0]);
+      for (size_t i = 0; i < count; ++i) {
+        const float sum = 3 * before.values[1][i];  // 100, 200, 300 and more
+        ASSERT_NEAR(buffers.values[r][i], sum, error * sum);
+      }
+    }
+    if (codec == Codec::kBfloat16) {
+      EXPECT_EQ(buffers.values[0][1], 600) << "603 has too many bits";
+    }
+  }
+}
+
+TEST(BoundedTest, NarrowCodecsAreForBoundedFloat32) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  Buffers buffers(2, 100);
+  for (Codec codec : {Codec::kBfloat16, Codec::kFloat16}) {
+    OpDescriptor op = AllReduce(50, Mode::kBounded);
+    op.codec = codec;
+    for (gradcodec::Dtype dtype :
+         {gradcodec::Dtype::kFloat16, gradcodec::Dtype::kBfloat16,
+          gradcodec::Dtype::kFloat64}) {
+      op.dtype = dtype;
+      EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kUnsupported);
+    }
+    op.dtype = gradcodec::Dtype::kFloat32;
+    op.mode = Mode::kExact;
+    EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kUnsupported);
+    op.bucket = 1;
+    op.mode = Mode::kFlush;
+    EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kUnsupported);
+    op.mode = Mode::kBounded;
+    EXPECT_EQ(net.Submit(0, op, buffers.View(0)), SubmitResult::kAccepted);
+  }
+}
+
 // Exact mode survives the loss of any kind of packet, a third of them.
 TEST(ExactTest, EveryCollectiveSurvivesLoss) {
   for (Collective collective :

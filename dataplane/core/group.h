@@ -205,6 +205,8 @@ class Group {
   void Heard(Rank rank, Timestamp now);
 
   // group_submit.cc
+  // Whether its fields go together; a limit or a count may still be wrong.
+  static bool IsSupported(const OpDescriptor& op);
   SubmitResult CheckSubmit(const OpDescriptor& op, BufferView buffers) const;
   void SubmitExpired(const OpDescriptor& descriptor, Timestamp now);
   void SubmitTrivial(Op* op, const OpDescriptor& descriptor, BufferView buffers,

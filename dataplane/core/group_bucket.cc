@@ -135,7 +135,8 @@ void Group::TakeOwnResult(Op* op, uint32_t local) {
              {.payload = op->reduction.Result(local).data(),
               .contributors = contributors,
               .imputed = op->reduction.IsImputed(local),
-              .included = op->reduction.HasArrived(local, config_.self)});
+              .included = op->reduction.HasArrived(local, config_.self),
+              .remainder = op->reduction.Remainder(local).data()});
   if (op->state == OpState::kActive) op->assembly.Note(info, contributors);
 }
 

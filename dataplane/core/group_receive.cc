@@ -19,7 +19,7 @@ std::optional<OpDescriptor> DescriptorOf(const wire::OpenBody& body) {
       body.collective > static_cast<uint8_t>(Collective::kBarrier) ||
       body.mode < static_cast<uint8_t>(Mode::kBounded) ||
       body.mode > static_cast<uint8_t>(Mode::kFlush) ||
-      body.codec > static_cast<uint8_t>(Codec::kHadamard) ||
+      body.codec > static_cast<uint8_t>(Codec::kFloat16) ||
       body.count > kMaxCount) {
     return std::nullopt;
   }
@@ -126,7 +126,8 @@ Verdict Group::OnOpen(Rank source, OpSeq seq, std::span<const uint8_t> body,
     return Verdict::kBadBody;
   }
   const std::optional<OpDescriptor> descriptor = DescriptorOf(open);
-  if (!descriptor.has_value() || descriptor->root.index() >= world()) {
+  if (!descriptor.has_value() || !IsSupported(*descriptor) ||
+      descriptor->root.index() >= world()) {
     return Verdict::kBadBody;
   }
   OnWatermarks(source, open.watermarks, now);
@@ -398,8 +399,9 @@ void Group::StoreResult(Op* op, const ChunkInfo& info, const uint8_t* payload) {
   } else if (op->memory.coefficients != nullptr) {
     op->coefficients.Write(info.first, info.elements, payload);
   } else {
-    std::memcpy(op->buffers.output + op->OutputOffset(info), payload,
-                info.bytes);
+    gradcodec::StoreResult(op->descriptor.dtype, op->plan.wire_dtype(), payload,
+                           op->buffers.output + op->OutputOffset(info),
+                           info.elements);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dataplane/core/group.h"
+#include "gradcodec/accumulate.h"
 
 namespace optireduce::core {
 namespace {
@@ -415,7 +416,8 @@ void Group::AddOwnChunk(Op* op, uint32_t local, Timestamp now) {
   std::array<uint8_t, wire::kMaxMtu> encoded;
   const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
   const uint8_t* input = op->buffers.input + op->InputOffset(info);
-  if (op->memory.coefficients != nullptr || op->account != nullptr) {
+  if (op->memory.coefficients != nullptr || op->account != nullptr ||
+      IsNarrowing(op->descriptor.codec)) {
     if (!ReadInput(op, info, encoded.data())) return;
     input = encoded.data();
   }
@@ -431,8 +433,14 @@ bool Group::ReadInput(Op* op, const ChunkInfo& info, uint8_t* out) {
   if (op->account != nullptr) return op->account->Contribution(info, out);
   if (op->memory.coefficients != nullptr) {
     op->coefficients.Read(info.first, info.elements, out);
+    return true;
+  }
+  const uint8_t* input = op->buffers.input + op->InputOffset(info);
+  if (IsNarrowing(op->descriptor.codec)) {
+    gradcodec::ScaleAndRound(op->plan.wire_dtype(), gradcodec::ReduceOp::kSum,
+                             input, 1, 1, out, info.elements);
   } else {
-    std::memcpy(out, op->buffers.input + op->InputOffset(info), info.bytes);
+    std::memcpy(out, input, info.bytes);
   }
   return true;
 }

@@ -14,7 +14,7 @@ namespace {
 bool IsKnown(const OpDescriptor& op) {
   return op.collective >= Collective::kAllReduce &&
          op.collective <= Collective::kBarrier && op.mode >= Mode::kBounded &&
-         op.mode <= Mode::kFlush && op.codec <= Codec::kHadamard;
+         op.mode <= Mode::kFlush && op.codec <= Codec::kFloat16;
 }
 
 bool Reduces(const OpDescriptor& op) {
@@ -22,11 +22,21 @@ bool Reduces(const OpDescriptor& op) {
          op.collective == Collective::kReduceScatter;
 }
 
-// Only an all-reduce may be bounded; only a bounded one, of at most 32-bit
-// floats, may be encoded.
-bool IsSupported(const OpDescriptor& op) {
+// Only a bounded op may be encoded.
+bool MayBeEncoded(const OpDescriptor& op) {
+  return IsNarrowing(op.codec) ? op.dtype == gradcodec::Dtype::kFloat32
+                               : gradcodec::SizeOf(op.dtype) <= 4;
+}
+
+}  // namespace
+
+// Only an all-reduce may be bounded. A flush goes in full width, so that it
+// leaves nothing behind.
+bool Group::IsSupported(const OpDescriptor& op) {
   if (!IsKnown(op)) return false;
-  if (op.mode == Mode::kFlush) return op.step == 0 && Ledger::Supports(op);
+  if (op.mode == Mode::kFlush) {
+    return op.step == 0 && op.codec == Codec::kNone && Ledger::Supports(op);
+  }
   if (op.collective == Collective::kBarrier) return op.mode == Mode::kExact;
   if (gradcodec::SizeOf(op.dtype) == 0) return false;
   const bool bounded = op.mode == Mode::kBounded;
@@ -34,11 +44,8 @@ bool IsSupported(const OpDescriptor& op) {
   if (Reduces(op) && !gradcodec::IsSupported(op.dtype, op.reduce_op, bounded)) {
     return false;
   }
-  return op.codec == Codec::kNone ||
-         (bounded && gradcodec::SizeOf(op.dtype) <= 4);
+  return op.codec == Codec::kNone || (bounded && MayBeEncoded(op));
 }
-
-}  // namespace
 
 SubmitResult Group::CheckSubmit(const OpDescriptor& op,
                                 BufferView buffers) const {

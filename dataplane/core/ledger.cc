@@ -10,7 +10,8 @@
 namespace optireduce::core {
 namespace {
 
-// Any op of a bucket cuts it in the same chunks; only their owners differ.
+// Ops of a bucket in the same type on the wire cut it in the same chunks; only
+// their owners differ.
 ChunkPlan PlanOf(const OpDescriptor& op, const LedgerConfig& config) {
   return ChunkPlan(op, config.world, config.payload_bytes, 0, OpSeq());
 }
@@ -31,7 +32,8 @@ Ledger::Ledger(const LedgerConfig& config)
 
 bool Ledger::Supports(const OpDescriptor& op) {
   return op.bucket != 0 && op.count != 0 &&
-         op.collective == Collective::kAllReduce && op.codec == Codec::kNone &&
+         op.collective == Collective::kAllReduce &&
+         (op.codec == Codec::kNone || IsNarrowing(op.codec)) &&
          gradcodec::HasResidual(op.dtype) &&
          (op.reduce_op == gradcodec::ReduceOp::kSum ||
           op.reduce_op == gradcodec::ReduceOp::kAvg);
@@ -81,6 +83,70 @@ bool Ledger::Make(Bucket* bucket, const OpDescriptor& op) {
   bucket->residual = static_cast<float**>(tables);
   bucket->debt = bucket->residual + chunks;
   return true;
+}
+
+// Its next op travels in another type, and so in other chunks. Ops that still
+// have something to book or to get know the old ones only. False if there is no
+// memory for the tables now.
+bool Ledger::Recut(Bucket* bucket, const OpDescriptor& op) {
+  const ChunkPlan plan = PlanOf(op, config_);
+  const size_t chunks = plan.chunk_limit();
+  void* tables = AllocateForSubmit(2 * chunks * sizeof(float*), bucket);
+  if (tables == nullptr) return false;
+  std::memset(tables, 0, 2 * chunks * sizeof(float*));
+  for (Account* account : open_) {
+    if (account->bucket_ == bucket && !account->is_settled()) {
+      account->Detach(ForgivenFor::kReset);
+    }
+  }
+  float** const residual = static_cast<float**>(tables);
+  float** const debt = residual + chunks;
+  for (uint32_t i = 0; i < bucket->plan.chunk_limit(); ++i) {
+    const std::optional<ChunkInfo> from = bucket->plan.Locate(i);
+    if (!from.has_value()) continue;
+    const size_t skipped =
+        size_t{from->local} * bucket->plan.elements_per_chunk();
+    CountContributions(
+        ForgivenFor::kNoMemory,
+        MoveToPlan(*from, skipped, &bucket->residual[i], plan, residual));
+    CountResults(ForgivenFor::kNoMemory,
+                 MoveToPlan(*from, skipped, &bucket->debt[i], plan, debt));
+  }
+  arena_.Free(bucket->residual);
+  bucket->plan = plan;
+  bucket->residual = residual;
+  bucket->debt = debt;
+  return true;
+}
+
+// Moves a block, `skipped` elements behind its shard's start, to the blocks of
+// another plan. Returns the elements for which there was no memory.
+uint64_t Ledger::MoveToPlan(const ChunkInfo& from, size_t skipped,
+                            float** block, const ChunkPlan& plan, float** to) {
+  if (*block == nullptr) return 0;
+  uint64_t lost = 0;
+  for (size_t done = 0; done < from.elements;) {
+    const size_t at = skipped + done;
+    const auto local = static_cast<uint32_t>(at / plan.elements_per_chunk());
+    const ChunkInfo info = plan.ChunkOf(from.owner, local);
+    const size_t offset = at % plan.elements_per_chunk();
+    const size_t n = std::min(from.elements - done, info.elements - offset);
+    float*& target = to[info.chunk];
+    if (target == nullptr) {
+      target = Allocate(info.elements);
+      if (target != nullptr) {
+        std::memset(target, 0, info.elements * sizeof(float));
+      }
+    }
+    if (target != nullptr) {
+      std::memcpy(target + offset, *block + done, n * sizeof(float));
+    } else {
+      lost += n;
+    }
+    done += n;
+  }
+  Free(block);
+  return lost;
 }
 
 void Ledger::ForgiveResiduals(Bucket* bucket, ForgivenFor reason) {
@@ -190,6 +256,9 @@ Account* Ledger::Open(const OpDescriptor& op, OpSeq seq, float scale,
     if (open_[i]->bucket_ == bucket) Close(open_[i], StepOutcome::kUsed);
   }
   if (free_.empty()) return nullptr;
+  if (bucket->plan.wire_dtype() != WireDtype(op) && !Recut(bucket, op)) {
+    return nullptr;
+  }
   const size_t chunks = bucket->plan.chunk_limit();
   void* table = AllocateForSubmit(chunks * sizeof(Account::Chunk), bucket);
   if (table == nullptr) return nullptr;

@@ -51,8 +51,9 @@ struct Bucket {
   uint64_t count = 0;
   gradcodec::Dtype dtype = gradcodec::Dtype::kFloat32;
   gradcodec::ReduceOp reduce_op = gradcodec::ReduceOp::kSum;
-  ChunkPlan
-      plan;  // of any op of it: the chunks are alike, but for their owners
+  // Of its newest op; those of others in the same type on the wire have the
+  // same chunks, but for their owners.
+  ChunkPlan plan;
   float scale = 1;
   uint64_t last_used = 0;
   size_t open_ops = 0;
@@ -79,7 +80,8 @@ class Ledger {
   bool memory_ok() const { return arena_.capacity() > 0; }
 
   // Ops that have residuals and debts: all-reduces with a bucket key, SUM or
-  // AVG, of at most 32-bit floats, without a codec. All others are one-shot.
+  // AVG, of at most 32-bit floats, without the Hadamard codec. All others are
+  // one-shot.
   static bool Supports(const OpDescriptor& op);
   // Loss scales are positive, finite and normal.
   static bool IsValidScale(float scale);
@@ -87,8 +89,10 @@ class Ledger {
   // A trainer submits `op` (supported; `input` is its buffer, `scale` the loss
   // scale of its values). Closes the steps of the bucket's earlier ops as used;
   // takes the bucket's residual. If count, type or operation of the bucket have
-  // changed, its state is reset first. Null if there is no memory now, or
-  // max_ops accounts are open; the submit may be repeated.
+  // changed, its state is reset first; if only the type on the wire has, what
+  // is stored stays, and what earlier ops have still to book or get is reset.
+  // Null if there is no memory now, or max_ops accounts are open; the submit
+  // may be repeated.
   Account* Open(const OpDescriptor& op, OpSeq seq, float scale,
                 const uint8_t* input);
   // Whether the budget is enough for an op of so many chunks (chunk_limit() of
@@ -145,6 +149,9 @@ class Ledger {
   Bucket* Find(uint64_t key);
   Bucket* FindOrMake(const OpDescriptor& op);
   bool Make(Bucket* bucket, const OpDescriptor& op);
+  bool Recut(Bucket* bucket, const OpDescriptor& op);
+  uint64_t MoveToPlan(const ChunkInfo& from, size_t skipped, float** block,
+                      const ChunkPlan& plan, float** to);
   void Remove(Bucket* bucket, ForgivenFor reason);
   void ResetBucket(Bucket* bucket, ForgivenFor reason);
   bool IsEmpty(const Bucket& bucket) const;

@@ -202,7 +202,11 @@ TEST(LedgerTest, TwoDifferentResultsAreAConflict) {
 }
 
 TEST(LedgerTest, KnowsWhatHasResiduals) {
-  EXPECT_TRUE(Ledger::Supports(Descriptor()));
+  for (Codec codec : {Codec::kNone, Codec::kBfloat16, Codec::kFloat16}) {
+    OpDescriptor op = Descriptor();
+    op.codec = codec;
+    EXPECT_TRUE(Ledger::Supports(op));
+  }
   for (auto change : {+[](OpDescriptor* op) { op->bucket = 0; },
                       +[](OpDescriptor* op) { op->count = 0; },
                       +[](OpDescriptor* op) { op->codec = Codec::kHadamard; },

@@ -183,6 +183,157 @@ TEST_F(HalfTest, RoundingErrorComesAgain) {
   EXPECT_EQ(residual_[8], 0);
 }
 
+// At its owner, whether its own contribution was summed or not.
+TEST_F(HalfTest, WhatRoundingLeftOfTheSumIsTheOwnersResidual) {
+  const Halves input = Of(3);
+  Halves output(32);
+  const Floats remainder = {0.5f, 0, -2, kNan, 0, 0, 0, 0};
+  Account* account = Open(0, input);
+  const Halves payload = Of(3);
+  for (uint32_t chunk : {0, 1}) {
+    account->OnResult(
+        *plan_.Locate(chunk),
+        {.payload = reinterpret_cast<const uint8_t*>(payload.data()),
+         .contributors = 3,
+         .imputed = true,
+         .included = chunk == 0,
+         .remainder = remainder.data()},
+        reinterpret_cast<uint8_t*>(output.data() + size_t{8} * chunk));
+  }
+  Complete(account, &output);
+  Read();
+  EXPECT_EQ(residual_, Floats(32)) << "it waits for the step's close";
+  account->CloseUsed();
+  Read();
+  const Floats expected = {0.5f, 0, -2, 0, 0, 0, 0, 0};
+  EXPECT_EQ(Floats(residual_.begin(), residual_.begin() + 8), expected);
+  EXPECT_EQ(Floats(residual_.begin() + 8, residual_.begin() + 16), expected)
+      << "3 less the imputed 3";
+  EXPECT_EQ(ledger_.forgiven(ForgivenFor::kNonFinite).contributions, 2u);
+}
+
+TEST_F(HalfTest, ASkippedStepTakesNoRemainder) {
+  const Halves input = Of(3);
+  Halves output(32);
+  const Floats remainder(8, 1);
+  Account* account = Open(0, input);
+  account->OnResult(*plan_.Locate(0),
+                    {.payload = reinterpret_cast<const uint8_t*>(input.data()),
+                     .contributors = kWorld,
+                     .imputed = true,
+                     .included = true,
+                     .remainder = remainder.data()},
+                    reinterpret_cast<uint8_t*>(output.data()));
+  Complete(account, &output);
+  account->CloseSkipped();
+  Read();
+  EXPECT_EQ(residual_, Floats(32));
+}
+
+// ---- codecs: float32 in the trainer's buffers, 16 bits on the wire
+
+class NarrowTest : public ::testing::Test {
+ protected:
+  NarrowTest() {
+    descriptor_ = Descriptor();
+    descriptor_.codec = Codec::kBfloat16;
+    descriptor_.count = 32;  // 4 shards of one chunk of 8 elements
+    plan_ = ChunkPlan(descriptor_, kWorld, 16, 1, OpSeq());
+  }
+
+  Account* Open(uint32_t seq, const OpDescriptor& op) {
+    return ledger_.Open(op, OpSeq(seq), 1,
+                        reinterpret_cast<const uint8_t*>(input_.data()));
+  }
+  void Result(Account* account, uint32_t chunk, float value, bool included) {
+    const std::vector<uint16_t> payload(8, gradcodec::FloatToBfloat16(value));
+    account->OnResult(
+        *plan_.Locate(chunk),
+        {.payload = reinterpret_cast<const uint8_t*>(payload.data()),
+         .contributors = 3,
+         .imputed = true,
+         .included = included},
+        reinterpret_cast<uint8_t*>(output_.data() + size_t{8} * chunk));
+  }
+  void Complete(Account* account) {
+    account->Complete(reinterpret_cast<uint8_t*>(output_.data()));
+  }
+  Floats Residuals() {
+    Floats residual(32), debt(32);
+    ledger_.Read(kBucket, residual.data(), debt.data());
+    return residual;
+  }
+
+  Ledger ledger_{Config()};
+  OpDescriptor descriptor_;
+  ChunkPlan plan_;
+  Floats input_ = Floats(32, 257);
+  Floats output_ = Floats(32, 99);
+};
+
+TEST_F(NarrowTest, ContributionsAreRoundedAndTheRestComesAgain) {
+  Account* account = Open(0, descriptor_);
+  std::vector<uint16_t> packet(8);
+  ASSERT_TRUE(account->Contribution(*plan_.Locate(1),
+                                    reinterpret_cast<uint8_t*>(packet.data())));
+  EXPECT_EQ(gradcodec::Bfloat16ToFloat(packet[0]), 256);
+  Result(account, 0, 256, true);
+  Result(account, 1, 250, false);
+  Complete(account);
+  account->CloseUsed();
+  EXPECT_EQ(output_[0], 256);
+  EXPECT_EQ(output_[8], 250);
+  EXPECT_EQ(output_[16], 0) << "it did not come";
+  const Floats residual = Residuals();
+  EXPECT_EQ(residual[0], 1);
+  EXPECT_EQ(residual[8], 7);
+}
+
+// In full width a chunk holds four elements, here eight.
+TEST_F(NarrowTest, WhatIsStoredSurvivesAnotherTypeOnTheWire) {
+  for (size_t i = 0; i < 32; ++i) input_[i] = static_cast<float>(100 + i);
+  Account* account = Open(0, descriptor_);
+  Floats expected(32);
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+    Result(account, chunk, chunk == 2 ? 110 : 100, chunk == 2);
+  }
+  for (size_t i = 0; i < 32; ++i) {
+    if (i / 8 != 2) expected[i] = static_cast<float>(i);
+  }
+  Complete(account);
+  account->CloseUsed();
+  ASSERT_EQ(Residuals(), expected);
+  OpDescriptor wide = descriptor_;
+  wide.codec = Codec::kNone;
+  for (const OpDescriptor& op : {wide, descriptor_, wide}) {
+    // Another op of the bucket takes the residual and, skipped, gives it back.
+    Account* other = Open(1, op);
+    ASSERT_NE(other, nullptr);
+    const ChunkPlan plan(op, kWorld, 16, 1, OpSeq());
+    const ChunkInfo last = *plan.Locate(plan.chunk_limit() - 1);
+    std::vector<uint8_t> packet(16);
+    ASSERT_TRUE(other->Contribution(last, packet.data()));
+    Complete(other);
+    other->CloseSkipped();
+    EXPECT_EQ(Residuals(), expected);
+    ledger_.Release(other);
+  }
+  EXPECT_EQ(ledger_.forgiven(), ForgivenCounts{});
+}
+
+TEST_F(NarrowTest, WhatIsStillOwedDoesNotSurviveIt) {
+  Account* account = Open(0, descriptor_);
+  Result(account, 0, 250, false);
+  Complete(account);
+  account->CloseUsed();
+  OpDescriptor wide = descriptor_;
+  wide.codec = Codec::kNone;
+  ASSERT_NE(Open(1, wide), nullptr);
+  EXPECT_EQ(ledger_.forgiven(ForgivenFor::kReset),
+            (Forgiven{.contributions = 24, .results = 24}));
+  EXPECT_TRUE(account->is_settled());
+}
+
 TEST_F(HalfTest, DebtThatTheOutputCannotHoldIsStillOwed) {
   const Halves input = Of(1);
   Halves output(32);

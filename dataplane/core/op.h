@@ -174,21 +174,22 @@ struct Op {
   // What the op's size class goes by.
   uint64_t bytes() const { return plan.elements() * plan.element_bytes(); }
 
-  // Byte offset of a chunk in the input or the output buffer; the input of an
-  // all-gather and the output of a reduce-scatter hold one shard only.
+  // Byte offset of a chunk in the input or the output buffer, without the
+  // Hadamard codec; the input of an all-gather and the output of a
+  // reduce-scatter hold one shard only.
   uint64_t InputOffset(const ChunkInfo& info) const {
     const uint64_t first =
         descriptor.collective == Collective::kAllGather
             ? uint64_t{info.local} * plan.elements_per_chunk()
             : info.first;
-    return first * plan.element_bytes();
+    return first * gradcodec::SizeOf(descriptor.dtype);
   }
   uint64_t OutputOffset(const ChunkInfo& info) const {
     const uint64_t first =
         descriptor.collective == Collective::kReduceScatter
             ? uint64_t{info.local} * plan.elements_per_chunk()
             : info.first;
-    return first * plan.element_bytes();
+    return first * gradcodec::SizeOf(descriptor.dtype);
   }
 
  private:

@@ -261,6 +261,32 @@ TEST_F(PacketChecksTest, ResultsComeFromTheirOwner) {
   EXPECT_EQ(Receive(header, full_), Verdict::kDuplicate);
 }
 
+// No trainer may submit such an op, so no peer can have.
+TEST_F(PacketChecksTest, AnOpThatNobodyMaySubmitIsNotOpened) {
+  wire::OpenBody open;
+  open.watermarks = {1, 0};
+  open.collective = static_cast<uint8_t>(Collective::kAllReduce);
+  open.reduce_op = static_cast<uint8_t>(gradcodec::ReduceOp::kSum);
+  open.mode = static_cast<uint8_t>(Mode::kBounded);
+  open.count = kCount;
+  const auto receive = [&](gradcodec::Dtype dtype, Codec codec) {
+    open.dtype = static_cast<uint8_t>(dtype);
+    open.codec = static_cast<uint8_t>(codec);
+    std::vector<uint8_t> body(wire::kOpenBodyBytes);
+    wire::EncodeOpen(open, body.data());
+    return Receive(From(1, PacketType::kOpen), body);
+  };
+  EXPECT_EQ(receive(gradcodec::Dtype::kInt8, Codec::kNone), Verdict::kBadBody);
+  EXPECT_EQ(receive(gradcodec::Dtype::kFloat64, Codec::kHadamard),
+            Verdict::kBadBody);
+  EXPECT_EQ(receive(gradcodec::Dtype::kFloat16, Codec::kBfloat16),
+            Verdict::kBadBody);
+  EXPECT_EQ(receive(gradcodec::Dtype::kFloat32, static_cast<Codec>(4)),
+            Verdict::kBadBody);
+  EXPECT_EQ(receive(gradcodec::Dtype::kFloat32, Codec::kBfloat16),
+            Verdict::kAccepted);
+}
+
 // A host that was held up finds packets and expired timers at once: when they
 // arrived decides.
 TEST_F(PacketChecksTest, DataIsLateByItsArrival) {

@@ -61,7 +61,7 @@ ChunkPlan::ChunkPlan(const OpDescriptor& op, size_t world,
     : hadamard_(op.codec == Codec::kHadamard),
       count_(op.count),
       world_(static_cast<uint32_t>(world)) {
-  wire_dtype_ = hadamard_ ? gradcodec::Dtype::kFloat32 : op.dtype;
+  wire_dtype_ = WireDtype(op);
   element_bytes_ = static_cast<uint32_t>(gradcodec::SizeOf(wire_dtype_));
   elements_per_chunk_ = payload_bytes / element_bytes_;
   if (hadamard_ && elements_per_chunk_ >= kCoefficientQuantum) {

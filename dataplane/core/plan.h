@@ -50,7 +50,7 @@ class ChunkPlan {
             uint32_t tag, OpSeq seq);
 
   gradcodec::Dtype wire_dtype() const { return wire_dtype_; }
-  uint32_t element_bytes() const { return element_bytes_; }
+  uint32_t element_bytes() const { return element_bytes_; }  // on the wire
   uint32_t elements_per_chunk() const { return elements_per_chunk_; }
   uint64_t elements() const { return elements_; }
   // Chunk numbers are below this; some of them may not exist.

@@ -45,7 +45,7 @@ TEST(DrawTest, NoNumberOfBucketsPerStepResonates) {
 
 TEST(FingerprintTest, EveryAgreedFieldCounts) {
   const OpDescriptor base = Op(1000);
-  std::vector<OpDescriptor> others(9, base);
+  std::vector<OpDescriptor> others(11, base);
   others[0].collective = Collective::kBroadcast;
   others[1].reduce_op = gradcodec::ReduceOp::kAvg;
   others[2].dtype = gradcodec::Dtype::kInt8;
@@ -55,6 +55,8 @@ TEST(FingerprintTest, EveryAgreedFieldCounts) {
   others[6].count = 1001;
   others[7].bucket = 5;
   others[8].step = 5;
+  others[9].codec = Codec::kBfloat16;
+  others[10].codec = Codec::kFloat16;
   std::set<uint32_t> seen = {Fingerprint(base)};
   for (const OpDescriptor& op : others) {
     EXPECT_TRUE(seen.insert(Fingerprint(op)).second);
@@ -140,6 +142,20 @@ TEST(ChunkPlanTest, ScatterAndGatherKeepTheCallersLayout) {
   const ChunkPlan plan(op, 4, 1424, 5, OpSeq(9));
   EXPECT_EQ(plan.ElementsOf(Rank(2)), 4000u);
   EXPECT_EQ(plan.ElementsOf(Rank(0)), 0u);
+}
+
+TEST(ChunkPlanTest, NarrowCodecsTakeHalfAsManyChunks) {
+  const ChunkPlan wide(Op(4000), 4, 400, 5, OpSeq(9));
+  for (Codec codec : {Codec::kBfloat16, Codec::kFloat16}) {
+    const ChunkPlan plan(Op(4000, Collective::kAllReduce, codec), 4, 400, 5,
+                         OpSeq(9));
+    EXPECT_EQ(plan.elements_per_chunk(), 200u);
+    EXPECT_EQ(plan.total_chunks(), wide.total_chunks() / 2);
+    for (uint16_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(plan.ElementsOf(Rank(rank)), wide.ElementsOf(Rank(rank)));
+      EXPECT_EQ(plan.ChunkOf(Rank(rank), 4).bytes, 400u);
+    }
+  }
 }
 
 TEST(TailTest, AtLeastFourOrOneInAHundred) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "dataplane/core/ledger.h"
 #include "gradcodec/accumulate.h"
 #include "gradcodec/reduce.h"
 #include "gradcodec/residual.h"
@@ -19,11 +20,18 @@ constexpr uint32_t kMaxWindow = 256;
 
 constexpr size_t Align(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// Whether rounding a result loses what is to be kept of it.
+bool KeepsRemainders(const OpDescriptor& op) {
+  return op.mode == Mode::kBounded && Ledger::Supports(op) &&
+         gradcodec::SizeOf(WireDtype(op)) < sizeof(float);
+}
+
 }  // namespace
 
 // Offsets of the parts in the caller's memory.
 struct Reduction::Layout {
   size_t values = 0;
+  size_t results = 0;
   size_t stash = 0;
   size_t arrived = 0;
   size_t frozen = 0;
@@ -49,7 +57,10 @@ struct Reduction::Layout {
     window =
         exact ? std::max(1u, std::min(chunks, CreditWindow(chunk_bytes, world)))
               : std::max(1u, chunks);
-    stash = Align(plan.ElementsOf(self) * accumulator_bytes);
+    results = Align(plan.ElementsOf(self) * accumulator_bytes);
+    stash = results + (KeepsRemainders(op)
+                           ? Align(plan.ElementsOf(self) * plan.element_bytes())
+                           : 0);
     arrived = stash + (exact ? Align(size_t{window} * world * chunk_bytes) : 0);
     frozen = arrived + Align(size_t{window} * arrived_words * 8);
     imputed = frozen + Align(BitmapView::WordsFor(chunks) * 8);
@@ -83,6 +94,7 @@ Reduction::Reduction(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
   window_ = layout.window;
   arrived_words_ = layout.arrived_words;
   values_ = memory;
+  results_ = KeepsRemainders(op) ? memory + layout.results : nullptr;
   stash_ = memory + layout.stash;
   arrived_ = reinterpret_cast<uint64_t*>(memory + layout.arrived);
   counts_ = reinterpret_cast<uint16_t*>(memory + layout.counts);
@@ -186,11 +198,39 @@ void Reduction::Freeze(uint32_t local, const uint8_t* own_input) {
 }
 
 void Reduction::FreezeBucketed(uint32_t local, bool imputed) {
-  gradcodec::BucketedResult(
-      dtype_, op_.reduce_op, reinterpret_cast<const float*>(Accumulator(local)),
-      counts_[local], world_, imputed, Accumulator(local), ElementsOf(local));
+  if (results_ == nullptr) {
+    gradcodec::BucketedResult(
+        dtype_, op_.reduce_op,
+        reinterpret_cast<const float*>(Accumulator(local)), counts_[local],
+        world_, imputed, Accumulator(local), ElementsOf(local));
+  } else {
+    RoundBucketed(local, imputed);
+  }
   if (imputed) imputed_.Set(local);
   NoteFrozen(local);
+}
+
+// A codec's result is limited to what its type can hold, like contributions
+// are: the trainer's own type can hold more. Where they are one type, an
+// infinity tells the trainer that its values are too large.
+void Reduction::RoundBucketed(uint32_t local, bool imputed) {
+  auto* const sum = reinterpret_cast<float*>(Accumulator(local));
+  uint8_t* const result = ResultAt(local);
+  const uint32_t elements = ElementsOf(local);
+  const uint32_t contributors = counts_[local];
+  if (IsNarrowing(op_.codec)) {
+    std::array<float, wire::kMaxMtu / 2> wide;
+    gradcodec::BucketedResult(gradcodec::Dtype::kFloat32, op_.reduce_op, sum,
+                              contributors, world_, imputed, wide.data(),
+                              elements);
+    gradcodec::RoundToWire(dtype_, wide.data(), result, elements);
+  } else {
+    gradcodec::BucketedResult(dtype_, op_.reduce_op, sum, contributors, world_,
+                              imputed, result, elements);
+  }
+  if (contributors == 0) return;
+  gradcodec::SubtractResult(dtype_, op_.reduce_op, result, contributors, world_,
+                            imputed, sum, elements);
 }
 
 void Reduction::NoteFrozen(uint32_t local) {
@@ -205,8 +245,19 @@ void Reduction::NoteFrozen(uint32_t local) {
   }
 }
 
+uint8_t* Reduction::ResultAt(uint32_t local) const {
+  if (results_ == nullptr) return Accumulator(local);
+  return results_ + uint64_t{local} * elements_per_chunk_ * element_bytes_;
+}
+
 std::span<const uint8_t> Reduction::Result(uint32_t local) const {
-  return {Accumulator(local), size_t{ElementsOf(local)} * element_bytes_};
+  return {ResultAt(local), size_t{ElementsOf(local)} * element_bytes_};
+}
+
+std::span<const float> Reduction::Remainder(uint32_t local) const {
+  if (results_ == nullptr || counts_[local] == 0) return {};
+  return {reinterpret_cast<const float*>(Accumulator(local)),
+          ElementsOf(local)};
 }
 
 }  // namespace optireduce::core

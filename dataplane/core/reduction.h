@@ -55,7 +55,7 @@ class Reduction {
   // Makes the chunk's result final. Exact mode: all ranks have arrived, and
   // `own_input` is this rank's own contribution.
   void Freeze(uint32_t local, const uint8_t* own_input);
-  // The same for an op with residuals (gradcodec/residual.h).
+  // The same for a bounded op with residuals (gradcodec/residual.h).
   void FreezeBucketed(uint32_t local, bool imputed);
 
   // Whether a frozen chunk's missing contributions were imputed.
@@ -64,6 +64,10 @@ class Reduction {
   }
   // Of a frozen chunk, in the plan's wire type.
   std::span<const uint8_t> Result(uint32_t local) const;
+  // What the rounding of that result has left of the sum, for the owner's
+  // residual. Empty if there is nothing: in one-shot and exact ops, where the
+  // wire type is as wide as the sums, and of a chunk without contributions.
+  std::span<const float> Remainder(uint32_t local) const;
 
  private:
   struct Layout;
@@ -73,6 +77,8 @@ class Reduction {
   uint32_t ElementsOf(uint32_t local) const;
   uint8_t* StashEntry(uint32_t local, size_t rank) const;
   uint8_t* Accumulator(uint32_t local) const;
+  uint8_t* ResultAt(uint32_t local) const;
+  void RoundBucketed(uint32_t local, bool imputed);
   void ReduceBounded(uint32_t local);
   void ReduceExact(uint32_t local, const uint8_t* own_input);
   void NoteFrozen(uint32_t local);
@@ -92,8 +98,9 @@ class Reduction {
   uint32_t prefix_ = 0;
 
   // Carved from the caller's memory. Bounded: results replace accumulators at
-  // the same place.
+  // the same place; or have one of their own, and remainders replace them.
   uint8_t* values_ = nullptr;
+  uint8_t* results_ = nullptr;  // null: among the values
   uint8_t* stash_ = nullptr;
   uint64_t* arrived_ = nullptr;
   uint16_t* counts_ = nullptr;

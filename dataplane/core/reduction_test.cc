@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "gradcodec/residual.h"
+
 namespace optireduce::core {
 namespace {
 
@@ -66,6 +68,97 @@ TEST(BoundedReductionTest, FrozenIsFinal) {
   EXPECT_EQ(shard.FirstOf(0), 0) << "of nothing, zero";
   EXPECT_EQ(shard.reduction.prefix(), 2u);
   EXPECT_TRUE(shard.reduction.all_frozen());
+}
+
+// The shard of rank 0 of four, in a bucket.
+class BucketedReductionTest : public ::testing::Test {
+ protected:
+  void Make(Codec codec, gradcodec::Dtype dtype, gradcodec::ReduceOp op) {
+    op_.bucket = 5;
+    op_.codec = codec;
+    op_.dtype = dtype;
+    op_.reduce_op = op;
+    op_.count = 4 * kShard;
+    plan_ = ChunkPlan(op_, 4, kPayload, 1, OpSeq(0));
+    memory_.assign(Reduction::BytesNeeded(op_, plan_, Rank(0), 4) / 8, ~0ull);
+    reduction_ = Reduction(op_, plan_, Rank(0), 4,
+                           reinterpret_cast<uint8_t*>(memory_.data()));
+  }
+  // All elements of a chunk.
+  void Add(uint32_t local, uint16_t source, float value) {
+    const size_t elements = plan_.ChunkOf(Rank(0), local).elements;
+    const std::vector<float> wide(elements, value);
+    std::vector<uint8_t> payload(elements * plan_.element_bytes());
+    gradcodec::RoundToWire(plan_.wire_dtype(), wide.data(), payload.data(),
+                           elements);
+    reduction_.Add(local, Rank(source), payload.data());
+  }
+  // Its last element.
+  float ResultOf(uint32_t local) const {
+    const size_t elements = plan_.ChunkOf(Rank(0), local).elements;
+    std::vector<float> wide(elements);
+    gradcodec::StoreResult(gradcodec::Dtype::kFloat32, plan_.wire_dtype(),
+                           reduction_.Result(local).data(), wide.data(),
+                           elements);
+    return wide.back();
+  }
+
+  static constexpr uint64_t kShard = 3 * kPayload / 2 - 5;
+  OpDescriptor op_;
+  ChunkPlan plan_;
+  std::vector<uint64_t> memory_;
+  Reduction reduction_;
+};
+
+TEST_F(BucketedReductionTest, WhatRoundingTakesFromAResultIsKept) {
+  using gradcodec::Dtype;
+  struct Case {
+    Codec codec;
+    Dtype dtype;
+  };
+  for (const Case& c : {Case{Codec::kBfloat16, Dtype::kFloat32},
+                        Case{Codec::kNone, Dtype::kBfloat16}}) {
+    Make(c.codec, c.dtype, gradcodec::ReduceOp::kAvg);
+    ASSERT_EQ(reduction_.chunks(), 3u);
+    for (uint32_t local = 0; local < 3; ++local) {
+      for (uint16_t rank = 0; rank < 3; ++rank) Add(local, rank, 256);
+    }
+    Add(0, 3, 258);
+    Add(2, 3, 258);
+    reduction_.FreezeBucketed(0, true);
+    reduction_.FreezeBucketed(1, false);
+    reduction_.FreezeBucketed(2, true);
+    // 1026 / 4 and 768 / 4.
+    EXPECT_EQ(ResultOf(0), 256);
+    EXPECT_EQ(ResultOf(1), 192);
+    ASSERT_EQ(reduction_.Remainder(0).size(), kPayload / 2);
+    ASSERT_EQ(reduction_.Remainder(2).size(), kPayload / 2 - 5);
+    EXPECT_EQ(reduction_.Remainder(0).back(), 2);
+    EXPECT_EQ(reduction_.Remainder(1).front(), 0);
+    EXPECT_EQ(reduction_.Remainder(2).back(), 2);
+    EXPECT_EQ(ResultOf(2), 256) << "beside its remainder";
+  }
+}
+
+TEST_F(BucketedReductionTest, NothingIsKeptWhereNothingWasTaken) {
+  Make(Codec::kFloat16, gradcodec::Dtype::kFloat32, gradcodec::ReduceOp::kAvg);
+  reduction_.FreezeBucketed(1, false);
+  EXPECT_EQ(ResultOf(1), 0);
+  EXPECT_TRUE(reduction_.Remainder(1).empty()) << "nobody contributed";
+  Make(Codec::kNone, gradcodec::Dtype::kFloat32, gradcodec::ReduceOp::kAvg);
+  Add(0, 1, 1);
+  reduction_.FreezeBucketed(0, false);
+  EXPECT_EQ(ResultOf(0), 0.25f);
+  EXPECT_TRUE(reduction_.Remainder(0).empty());
+}
+
+// The trainer's float32 could hold more than the wire.
+TEST_F(BucketedReductionTest, ACodecsResultIsLimitedNotInfinite) {
+  Make(Codec::kFloat16, gradcodec::Dtype::kFloat32, gradcodec::ReduceOp::kSum);
+  for (uint16_t rank = 0; rank < 4; ++rank) Add(0, rank, 60000);
+  reduction_.FreezeBucketed(0, true);
+  EXPECT_EQ(ResultOf(0), 65504);
+  EXPECT_EQ(reduction_.Remainder(0).back(), 240000 - 65504);
 }
 
 TEST(ExactReductionTest, SumsInRankOrderWhateverTheArrival) {

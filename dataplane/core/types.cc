@@ -12,6 +12,20 @@ size_t WholeBytes(const OpDescriptor& op) {
 
 }  // namespace
 
+gradcodec::Dtype WireDtype(const OpDescriptor& op) {
+  switch (op.codec) {
+    case Codec::kNone:
+      break;
+    case Codec::kHadamard:
+      return gradcodec::Dtype::kFloat32;
+    case Codec::kBfloat16:
+      return gradcodec::Dtype::kBfloat16;
+    case Codec::kFloat16:
+      return gradcodec::Dtype::kFloat16;
+  }
+  return op.dtype;
+}
+
 size_t InputBytes(const OpDescriptor& op, size_t world) {
   return op.collective == Collective::kAllGather ? WholeBytes(op) / world
                                                  : WholeBytes(op);

@@ -91,10 +91,18 @@ enum class Mode : uint8_t {
   kFlush = 3,
 };
 
+// How values travel. All but kNone are for bounded ops only.
 enum class Codec : uint8_t {
   kNone = 0,
-  kHadamard = 1,  // randomized interleaved block Hadamard, fp32 bounded only
+  kHadamard = 1,  // randomized interleaved block Hadamard
+  // float32 only: rounded to half as many bytes, in both stages.
+  kBfloat16 = 2,
+  kFloat16 = 3,
 };
+
+constexpr bool IsNarrowing(Codec codec) {
+  return codec == Codec::kBfloat16 || codec == Codec::kFloat16;
+}
 
 // What a reduced chunk counts as when it did not arrive in time.
 enum class FillPolicy : uint8_t {
@@ -131,6 +139,9 @@ struct OpDescriptor {
 
   bool operator==(const OpDescriptor&) const = default;
 };
+
+// The type of the values in packets.
+gradcodec::Dtype WireDtype(const OpDescriptor& op);
 
 inline constexpr uint64_t kMaxCount = (uint64_t{1} << 32) - 1;
 

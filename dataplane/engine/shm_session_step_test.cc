@@ -134,6 +134,9 @@ TEST_F(ShmSessionStepTest, OtherOpsHoldNothing) {
   EXPECT_FALSE(is_held([](auto& s) {
     s.collective = static_cast<uint8_t>(core::Collective::kBroadcast);
   }));
+  EXPECT_TRUE(is_held(
+      [](auto& s) { s.codec = static_cast<uint8_t>(core::Codec::kBfloat16); }));
+  Finish(Accepted(Close()));
   EXPECT_TRUE(is_held([](auto&) {}));
 }
 

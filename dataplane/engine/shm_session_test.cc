@@ -144,7 +144,7 @@ TEST_F(ShmSessionTest, RefusesEveryValueThatIsNone) {
     EXPECT_EQ(refusal_of([&](auto& s) { s.mode = value; }),
               OPTIREDUCE_SHM_REFUSAL_MODE);
   }
-  EXPECT_EQ(refusal_of([](auto& s) { s.codec = 2; }),
+  EXPECT_EQ(refusal_of([](auto& s) { s.codec = 4; }),
             OPTIREDUCE_SHM_REFUSAL_CODEC);
   EXPECT_EQ(refusal_of([](auto& s) { s.reserved0[2] = 1; }),
             OPTIREDUCE_SHM_REFUSAL_RESERVED);

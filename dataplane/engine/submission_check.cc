@@ -46,6 +46,8 @@ std::optional<Codec> CodecFromWire(uint8_t value) {
   switch (codec) {
     case Codec::kNone:
     case Codec::kHadamard:
+    case Codec::kBfloat16:
+    case Codec::kFloat16:
       return codec;
   }
   return std::nullopt;

@@ -42,9 +42,12 @@ T Saturated(double number) {
 
 // The largest whole number up to which N summands stay exact in every partial
 // sum, as an element, and scaled back to N of them.
-uint64_t LargestSummand(Dtype dtype, size_t world) {
+uint64_t LargestSummand(const core::OpDescriptor& op, size_t world) {
   const uint64_t ranks = std::max<size_t>(world, 1);
-  switch (dtype) {
+  if (op.codec == core::Codec::kFloat16) {
+    return std::max<uint64_t>(60'000 / ranks, 1);  // more does not fit
+  }
+  switch (op.dtype) {
     case Dtype::kFloat16:
       // Far below 65,504: what is lost of a transform swings.
       return std::clamp<uint64_t>(8'000 / ranks, 1, 2'048);
@@ -57,8 +60,8 @@ uint64_t LargestSummand(Dtype dtype, size_t world) {
   }
 }
 
-double Number(const OpSpec& spec, Dtype dtype, size_t rank, size_t world,
-              uint64_t element, uint64_t salt) {
+double Number(const OpSpec& spec, const core::OpDescriptor& op, size_t rank,
+              size_t world, uint64_t element, uint64_t salt) {
   switch (spec.inputs) {
     case InputKind::kRankPlus:
       return static_cast<double>(rank + 1);
@@ -70,7 +73,7 @@ double Number(const OpSpec& spec, Dtype dtype, size_t rank, size_t world,
       break;
   }
   const uint64_t mixed = Mixed(salt + rank * 0x9e3779b97f4a7c15u + element);
-  return static_cast<double>(1 + mixed % LargestSummand(dtype, world));
+  return static_cast<double>(1 + mixed % LargestSummand(op, world));
 }
 
 void StoreListed(const std::vector<uint64_t>& listed, size_t element,
@@ -106,6 +109,20 @@ void StoreBits(Dtype dtype, uint64_t bits, uint8_t* to) {
     default:
       std::memcpy(to, &bits, gradcodec::SizeOf(dtype));
   }
+}
+
+// Elements as packets hold them.
+std::vector<uint8_t> Sent(const core::OpDescriptor& op, const uint8_t* elements,
+                          uint64_t count) {
+  const Dtype wire = core::WireDtype(op);
+  std::vector<uint8_t> sent(count * gradcodec::SizeOf(wire));
+  if (wire == op.dtype) {
+    std::copy_n(elements, sent.size(), sent.begin());
+  } else {
+    gradcodec::ScaleAndRound(wire, gradcodec::ReduceOp::kSum, elements, 1, 1,
+                             sent.data(), count);
+  }
+  return sent;
 }
 
 }  // namespace
@@ -152,8 +169,7 @@ std::vector<uint8_t> MakeInput(const OpSpec& spec, const core::OpDescriptor& op,
       StoreBits(op.dtype, Mixed(salt + rank.index() * 0x9e3779b97f4a7c15u + i),
                 to);
     } else {
-      StoreNumber(op.dtype,
-                  Number(spec, op.dtype, rank.index(), world, i, salt), to);
+      StoreNumber(op.dtype, Number(spec, op, rank.index(), world, i, salt), to);
     }
   }
   return input;
@@ -197,24 +213,30 @@ std::vector<uint8_t> PartialResult(const core::OpDescriptor& op,
                                    const Inputs& inputs,
                                    std::span<const core::Rank> contributors,
                                    uint64_t first, uint64_t count) {
-  const size_t size = gradcodec::SizeOf(op.dtype);
-  std::vector<uint8_t> result(count * size);
+  const Dtype wire = core::WireDtype(op);
+  std::vector<uint8_t> result(count * gradcodec::SizeOf(wire));
   std::vector<uint8_t> sums(
-      count * gradcodec::SizeOf(gradcodec::AccumulatorType(op.dtype)));
+      count * gradcodec::SizeOf(gradcodec::AccumulatorType(wire)));
   for (size_t i = 0; i < contributors.size(); ++i) {
-    const uint8_t* const source =
-        inputs[contributors[i].index()].data() + first * size;
+    const std::vector<uint8_t> source =
+        Sent(op,
+             inputs[contributors[i].index()].data() +
+                 first * gradcodec::SizeOf(op.dtype),
+             count);
     if (i == 0) {
-      gradcodec::AccumulateFirst(op.dtype, source, sums.data(), count);
+      gradcodec::AccumulateFirst(wire, source.data(), sums.data(), count);
     } else {
-      gradcodec::Accumulate(op.dtype, source, sums.data(), count);
+      gradcodec::Accumulate(wire, source.data(), sums.data(), count);
     }
   }
-  gradcodec::ScaleAndRound(op.dtype, op.reduce_op, sums.data(),
+  gradcodec::ScaleAndRound(wire, op.reduce_op, sums.data(),
                            static_cast<uint32_t>(contributors.size()),
                            static_cast<uint32_t>(inputs.size()), result.data(),
                            count);
-  return result;
+  if (wire == op.dtype) return result;
+  std::vector<uint8_t> wide(count * sizeof(float));
+  gradcodec::AccumulateFirst(wire, result.data(), wide.data(), count);
+  return wide;
 }
 
 }  // namespace optireduce::sim

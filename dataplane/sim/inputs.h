@@ -24,13 +24,13 @@ std::vector<uint8_t> MakeInput(const OpSpec& spec, const core::OpDescriptor& op,
 using Inputs = std::vector<std::vector<uint8_t>>;
 
 // The result of an exact op at one rank, or of a bounded one of which nothing
-// was lost (not under a codec). Not for a mismatch.
+// was lost, without a codec. Not for a mismatch.
 std::vector<uint8_t> ExactResult(const core::OpDescriptor& op,
                                  const Inputs& inputs, core::Rank rank);
 
 // The result of elements [first, first + count) of a bounded op from the
-// inputs of the given ranks. `elements` of a reduce-scatter count over the
-// whole input. No rank: zeros.
+// inputs of the given ranks, not under the Hadamard codec. Elements of a
+// reduce-scatter count over the whole input. No rank: zeros.
 std::vector<uint8_t> PartialResult(const core::OpDescriptor& op,
                                    const Inputs& inputs,
                                    std::span<const core::Rank> contributors,

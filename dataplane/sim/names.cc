@@ -116,7 +116,9 @@ std::optional<core::Mode> ModeFrom(const std::string& name) {
 
 std::optional<core::Codec> CodecFrom(const std::string& name) {
   return Lookup<core::Codec>(name, {{"none", core::Codec::kNone},
-                                    {"hadamard", core::Codec::kHadamard}});
+                                    {"hadamard", core::Codec::kHadamard},
+                                    {"bfloat16", core::Codec::kBfloat16},
+                                    {"float16", core::Codec::kFloat16}});
 }
 
 std::optional<core::FillPolicy> FillPolicyFrom(const std::string& name) {

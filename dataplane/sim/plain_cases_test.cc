@@ -244,6 +244,55 @@ TEST(PlainCases, EncodedOpsComeBackWithinSinglePrecision) {
   }
 }
 
+TEST(PlainCases, NarrowCodecsTakeHalfTheTime) {
+  for (const core::Codec codec :
+       {core::Codec::kBfloat16, core::Codec::kFloat16}) {
+    Duration took[2];
+    for (const bool narrow : {false, true}) {
+      Scenario scenario = Ranks(4);
+      for (HostSpec& host : scenario.hosts) {
+        host.link.rate_bps = 1'000'000'000;
+      }
+      OpSpec op = AllReduce(100'000, Mode::kBounded);
+      if (narrow) op.descriptor.codec = codec;
+      Add(&scenario, op);
+      op.in_place = false;
+      op.misalignment = 3;
+      op.descriptor.reduce_op = ReduceOp::kAvg;
+      Add(&scenario, op);
+      const Outcome outcome = RunWell(scenario);
+      ExpectAllComplete(scenario, outcome);
+      took[narrow ? 1 : 0] = testing::Took(OpOf(outcome, 0));
+    }
+    EXPECT_LT(took[1], took[0] * 6 / 10);
+  }
+}
+
+// A training, with losses both ways: the oracle for residuals and debts holds
+// to single precision, and the flush leaves nothing.
+TEST(PlainCases, NarrowCodecsLoseNothingInBuckets) {
+  for (const core::Codec codec :
+       {core::Codec::kBfloat16, core::Codec::kFloat16}) {
+    Scenario scenario = Ranks(4);
+    scenario.groups[0].ending = Ending::kDrain;
+    scenario.random.loss = 0.05;
+    OpSpec op = AllReduce(5000, Mode::kBounded);
+    op.descriptor.codec = codec;
+    op.descriptor.bucket = 1;
+    for (uint64_t step = 1; step <= 20; ++step) {
+      op.descriptor.step = step;
+      Add(&scenario, op);
+    }
+    op.descriptor.step = 0;
+    op.descriptor.codec = core::Codec::kNone;
+    op.descriptor.mode = Mode::kFlush;
+    op.inputs = InputKind::kZero;
+    op.in_place = true;
+    Add(&scenario, op);
+    RunWell(scenario);
+  }
+}
+
 // 2 S (N-1)/N bytes leave and enter each host, at the rate of its link; plus
 // headers, and a few round trips.
 TEST(PlainCases, ALoneOpTakesAtMostAFifthLongerThanTheLinkNeeds) {

@@ -37,11 +37,15 @@ Duration Between(Duration low, Duration high, Rng* rng) {
 }
 
 constexpr uint64_t kStepsSalt = 0x57e9'57e9'57e9'57e9u;
+constexpr uint64_t kCodecSalt = 0xc0de'c0de'c0de'c0deu;
 
 class Draw {
  public:
   explicit Draw(uint64_t seed)
-      : rng_(seed), bounds_rng_(~seed), steps_rng_(seed ^ kStepsSalt) {
+      : rng_(seed),
+        bounds_rng_(~seed),
+        steps_rng_(seed ^ kStepsSalt),
+        codec_rng_(seed ^ kCodecSalt) {
     scenario_.seed = seed;
   }
 
@@ -217,6 +221,17 @@ class Draw {
     if (op->collective == Collective::kBroadcast) {
       op->root = core::Rank(static_cast<uint16_t>(rng_.Below(world)));
     }
+    if (op->codec == core::Codec::kNone) DrawNarrowing(op);
+  }
+
+  // Half as many bytes, or not.
+  void DrawNarrowing(core::OpDescriptor* op) {
+    if (op->mode != Mode::kBounded || op->dtype != Dtype::kFloat32 ||
+        !codec_rng_.Chance(0.3)) {
+      return;
+    }
+    op->codec =
+        codec_rng_.Chance(0.5) ? core::Codec::kBfloat16 : core::Codec::kFloat16;
   }
 
   uint64_t DrawCount(size_t world, const core::OpDescriptor& op) {
@@ -321,6 +336,7 @@ class Draw {
     if (rng.Chance(0.5)) {
       for (OpSpec op : buckets) {
         op.descriptor.mode = Mode::kFlush;
+        op.descriptor.codec = core::Codec::kNone;
         op.descriptor.loss_scale = ops.back().descriptor.loss_scale;
         op.inputs = InputKind::kZero;
         op.in_place = true;
@@ -355,6 +371,7 @@ class Draw {
     op.bucket = key;
     const uint64_t chunks = std::max<uint64_t>(1, kPacketsPerOp / (4 * world));
     op.count = rng.LogUniform(1, chunks * 496 / gradcodec::SizeOf(op.dtype));
+    DrawNarrowing(&op);
     spec.inputs = InputKind::kSummable;
     spec.in_place = rng.Chance(0.6);
     return spec;
@@ -542,6 +559,7 @@ class Draw {
   // Of their own, so that the rest is drawn as it was.
   Rng bounds_rng_;
   Rng steps_rng_;
+  Rng codec_rng_;
   Scenario scenario_;
   size_t world_ = 0;
   size_t ranks_per_host_ = 1;

@@ -31,7 +31,7 @@ class BoundedCheck {
 
   std::string Run(const core::OpReport& report) {
     if (Conservation::IsWatched(op_, world())) return CheckBucketed(report);
-    if (op_.codec != core::Codec::kNone) return CheckCoded(report);
+    if (op_.codec == core::Codec::kHadamard) return CheckCoded(report);
     std::string wrong = CheckPlain();
     return wrong.empty() ? CheckReport(report) : wrong;
   }
@@ -87,13 +87,13 @@ class BoundedCheck {
     return {};
   }
 
-  // ---- values without a codec: equal bit for bit
+  // ---- values, but for the Hadamard codec's: equal bit for bit
 
   bool Equals(const ChunkInfo& info, const Ranks& contributors) {
     const uint8_t* const at = output_.data() + info.first * size();
     if (contributors.size() == world()) {
       return std::memcmp(at, FullResult().data() + info.first * size(),
-                         info.bytes) == 0;
+                         info.elements * size()) == 0;
     }
     const std::vector<uint8_t> expected = PartialResult(
         op_, run_->inputs, contributors, info.first, info.elements);
@@ -167,7 +167,7 @@ class BoundedCheck {
                : run_->ledger.Settle(info.chunk, static_cast<uint16_t>(used));
   }
 
-  // ---- values under the codec: close
+  // ---- values under the Hadamard codec: close
 
   // Own chunks whose packets have not gone yet leave open what is in them. The
   // own input goes in in the order of the own stream, so its first `own_in`

@@ -35,6 +35,12 @@ class OptiperfTest(unittest.TestCase):
             for result in results:
                 self.assertEqual(result["missing_fraction"], 0, result)
                 self.assertTrue(result["identical"], result)
+            for codec in ("bfloat16", "float16"):
+                results = lab.optiperf("--mode=bounded", f"--codec={codec}", "--counts=5,30000", "-n", "5", "--check",
+                                       "--soft-ms=2000")
+                self.assert_right(results)
+                for result in results:
+                    self.assertEqual(result["missing_fraction"], 0, result)
 
     def test_bounded_under_loss_is_right_in_what_it_has_and_on_time(self):
         with hosts.Hosts(4, loss=5) as lab:

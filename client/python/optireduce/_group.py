@@ -15,7 +15,7 @@ from optireduce._operation import Operation
 _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _BARRIER = range(1, 6)
 _OPS = {"sum": 1, "avg": 2, "min": 3, "max": 4}
 _MODES = {"bounded": 1, "exact": 2}
-_CODECS = {"none": 0, "hadamard": 1}
+_CODECS = {"none": 0, "hadamard": 1, "bfloat16": 2, "float16": 3}
 _STEP_USED, _STEP_SKIPPED = 1, 2
 _STATE_RETRY_S = 0.01
 _EVENTS = {1: "suspect", 2: "healthy", 3: "lost"}
@@ -78,6 +78,9 @@ class Group:
         step: the number of the training step, from 1: to be closed by close_step
         before the result is read. None: closed at its end.
         loss_scale: what the gradients were multiplied by.
+        codec: "bfloat16" or "float16" halve the bytes that float32 takes on the
+        network, and keep what the rounding takes for later if there is a bucket;
+        "hadamard" spreads what is missing over the array.
         """
         output = array if output is None else output
         return self._submit(_ALL_REDUCE, array, output, array, op=op, mode=mode, soft_ms=soft_ms, hard_ms=hard_ms,

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "client/rendezvous.h"
 #include "client/session.h"
 #include "client/sized.h"
+#include "gradcodec/dtype.h"
+#include "gradcodec/sketch.h"
 
 namespace optireduce::client {
 namespace {
@@ -123,6 +126,21 @@ or_status CheckRendezvous(const or_rendezvous* rendezvous) {
 // Checks what an or_report* of the caller's may be, before anything happens.
 or_status CheckReport(const or_report* report) {
   return report == nullptr ? OR_OK : CheckSize(report, "report");
+}
+
+or_status AddTensor(or_sketch* sketch, int32_t dtype, const void* values,
+                    uint64_t count) {
+  const auto known = dtype >= 0 && dtype <= UINT8_MAX
+                         ? gradcodec::DtypeFromWire(static_cast<uint8_t>(dtype))
+                         : std::nullopt;
+  if (!known || !gradcodec::IsFloating(*known)) {
+    return Fail(OR_ERR_ARGUMENT, "dtype %d is no floating one", dtype);
+  }
+  static_assert(OR_SKETCH_SUMS == gradcodec::kSketchSums);
+  gradcodec::AddToSketch(*known, values, count, sketch->elements, sketch->sums);
+  sketch->elements +=
+      (count + OR_SKETCH_SUMS - 1) / OR_SKETCH_SUMS * OR_SKETCH_SUMS;
+  return OR_OK;
 }
 
 bool HasEnded(int status) {
@@ -372,6 +390,33 @@ int or_step_close(or_session* session, or_group group, uint64_t step,
     }
     return s.CloseStep(group, step, static_cast<or_step_outcome>(outcome),
                        Deadline::In(limit_ns), closed);
+  });
+}
+
+int or_sketch_add(or_sketch* sketch, int32_t dtype, const void* values,
+                  uint64_t count) {
+  or_status status = NotNull(sketch, "sketch");
+  if (status == OR_OK && count != 0) status = NotNull(values, "values");
+  return status != OR_OK ? status : AddTensor(sketch, dtype, values, count);
+}
+
+int or_verdict_submit(or_session* session, or_group group, uint64_t step,
+                      const or_sketch* sketch, or_op* op) {
+  return WithSession(session, [&](Session& s) -> int {
+    const or_status status = NotNull(op, "op");
+    return status != OR_OK ? status : s.SubmitVerdict(group, step, sketch, op);
+  });
+}
+
+int or_verdict_wait(or_session* session, or_op op, int64_t limit_ns,
+                    or_verdict* verdict) {
+  return WithSession(session, [&](Session& s) -> int {
+    const or_status valid = CheckSize(verdict, "verdict");
+    if (valid != OR_OK) return valid;
+    or_verdict full{};
+    const or_status status = s.WaitVerdict(op, WaitLimit(limit_ns), &full);
+    if (status == OR_OK) CopyOut(full, verdict);
+    return status;
   });
 }
 

@@ -449,11 +449,11 @@ TEST_F(ApiTest, FailuresToConnectSayWhy) {
   EXPECT_TRUE(ErrorHas("0.05 s")) << or_last_error();
   {
     FakeDaemon::Options fake;
-    fake.protocol_version = 4;
+    fake.protocol_version = 5;
     FakeDaemonThread daemon(path_, fake);
     EXPECT_EQ(or_connect(&options, &session), OR_ERR_VERSION);
-    EXPECT_TRUE(ErrorHas("version 4")) << or_last_error();
-    EXPECT_TRUE(ErrorHas("liboptireduce 3")) << or_last_error();
+    EXPECT_TRUE(ErrorHas("version 5")) << or_last_error();
+    EXPECT_TRUE(ErrorHas("liboptireduce 4")) << or_last_error();
   }
   {
     FakeDaemon::Options fake;

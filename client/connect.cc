@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kDefaultSocket[] = "/run/optireduce/control.sock";
 constexpr uint64_t kDefaultDataBytes = uint64_t{64} << 20;
-constexpr uint32_t kProtocolVersion = 3;
+constexpr uint32_t kProtocolVersion = 4;
 constexpr size_t kMaxClientName = 64;
 constexpr Duration kFirstRetry = Duration::Millis(10);
 constexpr Duration kLastRetry = Duration::Millis(250);

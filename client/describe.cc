@@ -225,6 +225,8 @@ std::string DescribeOp(const Op& op) {
       return "saving its state";
     case OpKind::kLoad:
       return "loading its state";
+    case OpKind::kVerdict:
+      return "the verdict on step " + std::to_string(op.operation.step);
   }
   return "unknown";
 }

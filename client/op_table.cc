@@ -1,5 +1,7 @@
 #include "client/op_table.h"
 
+#include <algorithm>
+
 namespace optireduce::client {
 namespace {
 
@@ -92,6 +94,14 @@ const Range* OpTable::FindInFlight(const Range& wanted) const {
     if (op.output.Overlaps(wanted)) return &op.output;
   }
   return nullptr;
+}
+
+bool OpTable::IsInFlight(or_group group, uint64_t step) const {
+  return std::any_of(ops_.begin(), ops_.end(), [&](const auto& entry) {
+    const Op& op = entry.second;
+    return op.status == OR_PENDING && op.kind == OpKind::kCollective &&
+           op.group == group && op.operation.step == step;
+  });
 }
 
 }  // namespace optireduce::client

@@ -36,8 +36,9 @@ struct Speaker {
 
 enum class OpKind : uint8_t {
   kCollective,
-  kSave,  // of the group's state, to `output`
-  kLoad,  // from `input`
+  kSave,     // of the group's state, to `output`
+  kLoad,     // from `input`
+  kVerdict,  // an all-gather of records of a step; see verdict.h
 };
 
 struct Op {
@@ -49,6 +50,7 @@ struct Op {
   or_operation operation{};
   Range input;
   Range output;
+  bool non_finite = false;  // the input, of one that counts for a verdict
   Timestamp submitted;
 
   // How it ended; OR_PENDING while it is in flight.
@@ -79,6 +81,8 @@ class OpTable {
   // A range that an op in flight uses and that overlaps `wanted`; nullptr if
   // there is none.
   const Range* FindInFlight(const Range& wanted) const;
+  // Whether a collective of the step is in flight.
+  bool IsInFlight(or_group group, uint64_t step) const;
 
  private:
   std::map<or_op, Op> ops_;

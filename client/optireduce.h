@@ -11,7 +11,9 @@
  *              -> or_close
  *
  * Gradients of a training step: each buffer under a bucket's key and the step's
- * number; or_step_close comes between the last or_wait and the optimizer.
+ * number; or_step_close comes between the last or_wait and the optimizer. What
+ * ranks must decide alike, whether a step is to be skipped, they learn from its
+ * verdict.
  *
  * Rules that hold for every call
  *  - Errors: a call returns OR_OK or another or_status. Negative ones are
@@ -193,6 +195,12 @@ typedef struct or_group_settings {
   /* Local: how long or_group_create may take. Half of it is for the exchange,
    * half (also of or_group_form) for the ranks to hear each other. */
   int64_t formation_limit_ns;
+  /* Of steps (or_verdict). The least share of any rank's results with which a
+   * step is good, 0 to 1; 0: any. Where ranks differ the greatest counts. */
+  double min_fraction;
+  /* A halt is advised after so many bad steps in a row; 0: 20. Where ranks
+   * differ the least counts. */
+  uint32_t halt_after;
 } or_group_settings;
 
 /* Defaults: 10 s for the formation, the rest 0. */
@@ -463,6 +471,91 @@ typedef enum or_step_outcome {
  * it, and another call waits for that. */
 int or_step_close(or_session* session, or_group group, uint64_t step,
                   int32_t outcome, int64_t limit_ns, uint64_t* closed);
+
+/* ---- verdicts on steps -------------------------------------------------- */
+
+/* Operations end on time and alone: how one has ended at this rank the others
+ * do not know. What all ranks must do alike (skip a step, lower a loss scale,
+ * halt) they decide by the step's verdict: one small exact operation, in which
+ * each rank tells the others what its operations of the step have come to, and
+ * after which all know the same. It is complete or an error, at the latest by
+ * the group's hard limit. After an error a rank does not know what the others
+ * know: form the group anew and broadcast the parameters before going on.
+ *
+ *   or_wait for the step's operations
+ *   or_verdict_submit, or_verdict_wait
+ *   or_step_close, as skipped if bad_steps is not 0
+ *
+ * Who wants only to know, and skips nothing, closes the step first, submits the
+ * verdict after that, and asks for it one step later: then nobody waits for it.
+ * But all ranks take part, so a rank that is late holds the others when they
+ * ask, and once their window is full. */
+
+/* A short summary of the parameters by which verdicts tell how far replicas are
+ * apart. All zero to begin with. */
+#define OR_SKETCH_SUMS 16
+typedef struct or_sketch {
+  uint64_t elements; /* added so far, each call's rounded up to 16 */
+  double sums[OR_SKETCH_SUMS];
+} or_sketch;
+
+/* Adds `count` elements of a floating dtype, in any memory. All ranks add the
+ * same tensors in the same order. Reads them once; needs no daemon. */
+int or_sketch_add(or_sketch* sketch, int32_t dtype, const void* values,
+                  uint64_t count);
+
+/* The same on all ranks. */
+typedef struct or_verdict {
+  size_t struct_size;
+  uint64_t step;
+  uint32_t world;
+  /* So many steps were bad in a row, this one included; 0: it is a good one. A
+   * step is bad if below_floor is 1 or non_finite_count not 0. */
+  uint32_t bad_steps;
+  uint32_t below_floor;  /* 1: least_present is under min_fraction */
+  uint32_t halt_advised; /* 1: bad_steps has come to halt_after */
+  /* The settings in force. */
+  double min_fraction;
+  uint32_t halt_after;
+  /* The rank that had the least of an operation's results, and its share: 1 -
+   * missing_fraction of the report, 0 if it ended in an error. What came
+   * after the operation's end is not in it. */
+  uint32_t least_present_rank;
+  double least_present;
+  /* Elements that were absent from outputs, of all ranks. */
+  uint64_t absent;
+  /* Ranks whose outputs lack elements that others may have: bit r % 64 of word
+   * r / 64. */
+  uint64_t lacking[OR_MAX_WORLD / 64];
+  /* Ranks that had NaN or an infinity in the input of an all-reduce or
+   * reduce-scatter, whether or not it has come to anybody. */
+  uint64_t non_finite[OR_MAX_WORLD / 64];
+  uint32_t lacking_count;
+  uint32_t non_finite_count;
+  /* By sketches, if all ranks have given one: the greatest distance of a rank's
+   * parameters from the mean of all, as a share of the length of that, right
+   * within a factor of about 1.5; infinite if a rank's are not finite.
+   * Otherwise negative. */
+  double divergence;
+  uint32_t divergent_rank;
+  uint32_t reserved;
+} or_verdict;
+
+/* Starts the verdict on a step whose operations have all ended, at the same
+ * place among operations on all ranks. `sketch` may be NULL. On OR_OK *op is
+ * set, for or_verdict_wait alone. Of a group there is one at a time:
+ * OR_ERR_BUSY until the verdict before has been read, or while an operation of
+ * the step is in flight. OR_ERR_ARGUMENT if none of the step has ended; the
+ * last 16 steps are remembered. Does not block. */
+int or_verdict_submit(or_session* session, or_group group, uint64_t step,
+                      const or_sketch* sketch, or_op* op);
+
+/* Waits until it is there, at most `limit_ns` (0: not at all; negative: as long
+ * as it takes, which the group's hard limit bounds), and fills in *verdict (set
+ * verdict->struct_size before). OR_ERR_TIMEOUT: it goes on, ask again. With any
+ * other return the op is forgotten, and on errors *verdict is left alone. */
+int or_verdict_wait(or_session* session, or_op op, int64_t limit_ns,
+                    or_verdict* verdict);
 
 /* ---- saved state -------------------------------------------------------- */
 

@@ -199,6 +199,14 @@ class Group {
                 uint64_t* closed = nullptr) {
     return or_step_close(session_, group_, step, outcome, limit_ns, closed);
   }
+  // One at a time; the op is for WaitVerdict alone. `sketch` may be null.
+  int SubmitVerdict(uint64_t step, const or_sketch* sketch, or_op* op) {
+    return or_verdict_submit(session_, group_, step, sketch, op);
+  }
+  int WaitVerdict(or_op op, int64_t limit_ns, or_verdict* verdict) {
+    verdict->struct_size = sizeof(*verdict);
+    return or_verdict_wait(session_, op, limit_ns, verdict);
+  }
   int SaveState(void* state, uint64_t capacity, or_op* op) {
     return or_state_save(session_, group_, state, capacity, op);
   }

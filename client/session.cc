@@ -49,17 +49,25 @@ void Session::Disconnect() {
 or_status Session::Allocate(size_t bytes, void** buffer) {
   const Lock lock(mutex_);
   if (over_ != OR_OK) return FailAsOver();
-  const std::optional<uint64_t> offset = allocator_.Allocate(bytes);
-  if (!offset) {
+  uint64_t offset = 0;
+  const or_status status = AllocateLocked(bytes, &offset);
+  if (status == OR_OK) *buffer = segment_.data() + offset;
+  return status;
+}
+
+or_status Session::AllocateLocked(uint64_t bytes, uint64_t* offset) {
+  const std::optional<uint64_t> found = allocator_.Allocate(bytes);
+  if (!found) {
     return Fail(OR_ERR_NO_MEMORY,
-                "%zu bytes do not fit the session's segment: %llu of %llu "
+                "%llu bytes do not fit the session's segment: %llu of %llu "
                 "bytes are in use, the largest gap has %llu; ask for more "
                 "segment_bytes when connecting",
-                bytes, static_cast<unsigned long long>(allocator_.in_use()),
+                static_cast<unsigned long long>(bytes),
+                static_cast<unsigned long long>(allocator_.in_use()),
                 static_cast<unsigned long long>(allocator_.capacity()),
                 static_cast<unsigned long long>(allocator_.largest_gap()));
   }
-  *buffer = segment_.data() + *offset;
+  *offset = *found;
   return OR_OK;
 }
 
@@ -118,7 +126,7 @@ void Session::TakeCompletions() {
   while (segment_.TakeCompletion(&completion)) {
     if (completion.kind == OPTIREDUCE_SHM_STEP_CLOSE) {
       any |= steps_.Complete(completion);
-    } else {
+    } else if (completion.kind != OPTIREDUCE_SHM_VERDICT) {
       any |= TakeEnd(completion);
     }
   }
@@ -135,6 +143,7 @@ bool Session::TakeEnd(const OptireduceShmCompletion& completion) {
   }
   if (Group* group = FindGroup(op->group); group != nullptr) {
     group->last_answer = MonotonicNow();
+    group->accounts.Note(*op);
   }
   return true;
 }

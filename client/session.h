@@ -27,7 +27,9 @@
 #include "client/describe.h"
 #include "client/op_table.h"
 #include "client/optireduce.h"
+#include "client/step_account.h"
 #include "client/step_table.h"
+#include "client/verdict.h"
 
 namespace optireduce::client {
 
@@ -73,6 +75,12 @@ class Session {
   or_status CloseStep(or_group group, uint64_t step, or_step_outcome outcome,
                       const Deadline& deadline, uint64_t* closed);
 
+  // `sketch` may be null.
+  or_status SubmitVerdict(or_group group, uint64_t step,
+                          const or_sketch* sketch, or_op* op);
+  or_status WaitVerdict(or_op op, const Deadline& deadline,
+                        or_verdict* verdict);
+
  private:
   using Lock = std::unique_lock<std::mutex>;
 
@@ -83,6 +91,13 @@ class Session {
     enum { kPrepared, kFormed, kLeft } state = kPrepared;
     std::deque<or_event> events;
     Timestamp last_answer;  // to one of its operations
+
+    // For verdicts.
+    double min_fraction = 0;
+    uint32_t halt_after = kDefaultHaltAfter;
+    StepAccounts accounts;
+    uint32_t bad_steps = 0;   // in a row, up to the last verdict
+    uint64_t verdict_of = 0;  // the step whose verdict is not read; 0: none
   };
 
   // ---- waiting (session.cc) ----
@@ -121,14 +136,23 @@ class Session {
   // ---- groups (session_groups.cc) ----
   Group* FindGroup(or_group group);
 
+  // ---- buffers (session.cc) ----
+  or_status AllocateLocked(uint64_t bytes, uint64_t* offset);
+
   // ---- operations (session_ops.cc) ----
+  // The operation with its buffers' ranges.
+  or_status MakeOp(or_group group, const or_operation& operation, Op* op);
   or_status Locate(const char* what, const void* address, uint64_t bytes,
                    Range* range) const;
   or_status CheckBuffers(const Op& op) const;
   // The group if it takes operations, else nullptr after Fail().
   const Group* FindFormed(or_group group);
   or_status Post(Op op, uint32_t daemon_id, or_op* id);
+  // Sleeps until the operation has ended, or is none; OR_ERR_TIMEOUT.
+  or_status AwaitEnd(Lock& lock, or_op id, const Deadline& deadline);
+  // Hands on how it has ended, and forgets it.
   or_status Claim(or_op id, or_report* report);
+  bool IsVerdict(or_op id);
   // When the daemon must have answered `op`, if it is alive.
   Timestamp AnswerDue(const Op& op) const;
 
@@ -140,6 +164,13 @@ class Session {
   // OR_ERR_BUSY if the daemon still writes into `range`, which is called
   // `what`.
   or_status CheckOpenOutputs(const char* what, const Range& range) const;
+
+  // ---- verdicts (session_verdicts.cc) ----
+  or_status CheckVerdict(or_group id, const Group& group, uint64_t step) const;
+  or_status PostVerdict(or_group id, Group& group, const StepRecord& record,
+                        or_op* op);
+  or_status ReadRecords(const Op& op, or_verdict* verdict) const;
+  void TellVerdict(uint32_t daemon_id, const or_verdict& verdict);
 
   const pid_t owner_;
   const std::string path_;

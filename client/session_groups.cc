@@ -44,6 +44,10 @@ or_status CheckSettings(const or_group_settings& settings) {
       {"dead_after_ns", settings.dead_after_ns},
       {"formation_limit_ns", settings.formation_limit_ns},
   };
+  if (!(settings.min_fraction >= 0 && settings.min_fraction <= 1)) {
+    return Fail(OR_ERR_ARGUMENT, "min_fraction %g is not in 0..1",
+                settings.min_fraction);
+  }
   for (const auto& [name, span] : spans) {
     if (span < 0) {
       return Fail(OR_ERR_ARGUMENT, "%s is negative: %lld", name,
@@ -130,6 +134,8 @@ or_status Session::PrepareGroup(const or_group_settings& settings,
   joined.hard_limit = Duration::Micros(
       static_cast<int64_t>(prepared.settings().hard_limit_us()));
   joined.last_answer = MonotonicNow();
+  joined.min_fraction = settings.min_fraction;
+  if (settings.halt_after != 0) joined.halt_after = settings.halt_after;
   *group = next_group_++;
   groups_.emplace(*group, std::move(joined));
   *member = or_member{};

@@ -6,7 +6,9 @@
 
 #include "client/error.h"
 #include "client/session.h"
+#include "client/step_account.h"
 #include "gradcodec/dtype.h"
+#include "gradcodec/finite.h"
 
 namespace optireduce::client {
 namespace {
@@ -93,6 +95,13 @@ uint64_t OutputBytes(const or_operation& operation, uint32_t world) {
   return operation.collective == OR_REDUCE_SCATTER ? bytes / world : bytes;
 }
 
+bool HoldsNonFinite(const Op& op) {
+  const or_operation& operation = op.operation;
+  const auto dtype = static_cast<gradcodec::Dtype>(operation.dtype);
+  return CountsForVerdict(operation) &&
+         !gradcodec::AllFinite(dtype, operation.input, operation.count);
+}
+
 // Where input and output of an operation may overlap.
 bool IsInPlace(const Op& op) {
   const uint64_t rank = op.speaker->rank;
@@ -104,6 +113,11 @@ bool IsInPlace(const Op& op) {
     default:
       return op.input.offset == op.output.offset;
   }
+}
+
+or_status FailAsVerdict() {
+  return Fail(OR_ERR_ARGUMENT,
+              "it is the verdict on a step: call or_verdict_wait");
 }
 
 uint32_t MicrosRoundedUp(int64_t nanos) {
@@ -136,6 +150,7 @@ OptireduceShmSubmission Translate(const Op& op, or_op id, uint32_t daemon_id) {
   submission.group = daemon_id;
   switch (op.kind) {
     case OpKind::kCollective:
+    case OpKind::kVerdict:
       TranslateCollective(op, &submission);
       break;
     case OpKind::kSave:
@@ -197,27 +212,38 @@ or_status Session::Submit(or_group group, const or_operation& operation,
   or_operation known = operation;
   if (known.loss_scale == 0) known.loss_scale = 1;
   or_status status = CheckFields(known);
+  Op op;
+  if (status == OR_OK) status = MakeOp(group, known, &op);
   if (status != OR_OK) return status;
+  // Takes the time of a pass over the input: others go on meanwhile.
+  op.non_finite = HoldsNonFinite(op);
+  const Lock lock(mutex_);
+  if (over_ != OR_OK) return FailAsOver();
+  const Group* const found = FindFormed(group);
+  return found == nullptr ? OR_ERR_CLOSED
+                          : Post(std::move(op), found->daemon_id, id);
+}
+
+or_status Session::MakeOp(or_group group, const or_operation& operation,
+                          Op* op) {
   const Lock lock(mutex_);
   if (over_ != OR_OK) return FailAsOver();
   const Group* const found = FindFormed(group);
   if (found == nullptr) return OR_ERR_CLOSED;
-  Op op;
-  op.group = group;
-  op.speaker = found->speaker;
-  op.operation = known;
-  Normalize(&op.operation);
-  if (op.operation.hard_limit_ns == 0) {
-    op.operation.hard_limit_ns = found->hard_limit.nanos();
+  op->group = group;
+  op->speaker = found->speaker;
+  op->operation = operation;
+  Normalize(&op->operation);
+  if (op->operation.hard_limit_ns == 0) {
+    op->operation.hard_limit_ns = found->hard_limit.nanos();
   }
   const uint32_t world = found->speaker->world;
-  status = Locate("input", op.operation.input, InputBytes(op.operation, world),
-                  &op.input);
-  if (status == OR_OK) {
-    status = Locate("output", op.operation.output,
-                    OutputBytes(op.operation, world), &op.output);
-  }
-  return status != OR_OK ? status : Post(std::move(op), found->daemon_id, id);
+  const or_status status = Locate("input", op->operation.input,
+                                  InputBytes(op->operation, world), &op->input);
+  return status != OR_OK
+             ? status
+             : Locate("output", op->operation.output,
+                      OutputBytes(op->operation, world), &op->output);
 }
 
 or_status Session::SubmitState(or_group group, const StateRequest& request,
@@ -272,6 +298,7 @@ or_status Session::Post(Op op, uint32_t daemon_id, or_op* id) {
 
 or_status Session::Poll(or_op id, or_report* report) {
   const Lock lock(mutex_);
+  if (IsVerdict(id)) return FailAsVerdict();
   TakeCompletions();
   const Op* const op = ops_.Find(id);
   if (op != nullptr && op->status == OR_PENDING) {
@@ -283,10 +310,21 @@ or_status Session::Poll(or_op id, or_report* report) {
 
 or_status Session::Wait(or_op id, const Deadline& deadline, or_report* report) {
   Lock lock(mutex_);
+  if (IsVerdict(id)) return FailAsVerdict();
+  const or_status status = AwaitEnd(lock, id, deadline);
+  return status != OR_OK ? status : Claim(id, report);
+}
+
+bool Session::IsVerdict(or_op id) {
+  const Op* const op = ops_.Find(id);
+  return op != nullptr && op->kind == OpKind::kVerdict;
+}
+
+or_status Session::AwaitEnd(Lock& lock, or_op id, const Deadline& deadline) {
   int grace_waits = 0;
   for (;;) {
     const Op* op = ops_.Find(id);
-    if (op == nullptr || op->status != OR_PENDING) return Claim(id, report);
+    if (op == nullptr || op->status != OR_PENDING) return OR_OK;
     Timestamp due = AnswerDue(*op);
     if (grace_waits > 0) due = std::max(due, MonotonicNow() + kGraceWait);
     const Awaited end =
@@ -294,7 +332,7 @@ or_status Session::Wait(or_op id, const Deadline& deadline, or_report* report) {
           op = ops_.Find(id);
           return op == nullptr || op->status != OR_PENDING;
         });
-    if (end != Awaited::kTimeout) return Claim(id, report);
+    if (end != Awaited::kTimeout) return OR_OK;
     if (deadline.Passed()) {
       return Fail(OR_ERR_TIMEOUT, "the operation (%s) goes on: wait again",
                   DescribeOp(*op).c_str());

@@ -18,6 +18,9 @@ inline constexpr size_t kFirstSize = sizeof(T);
 template <>
 inline constexpr size_t kFirstSize<or_operation> = offsetof(or_operation,
                                                             loss_scale);
+template <>
+inline constexpr size_t kFirstSize<or_group_settings> =
+    offsetof(or_group_settings, min_fraction);
 
 // No version will ever need more; a larger struct_size was never initialised.
 inline constexpr size_t kLargestSize = 65536;

@@ -80,6 +80,35 @@ TEST(WrapperTest, AStepIsClosed) {
   EXPECT_EQ(group.CloseStep(2, OR_STEP_SKIPPED, OR_SECONDS(5)), OR_OK);
 }
 
+TEST(WrapperTest, AStepIsJudged) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("s");
+  const FakeDaemonThread daemon(path);
+  const or_connect_options options = OptionsFor(path);
+  Session session;
+  ASSERT_EQ(session.Connect(&options), OR_OK) << last_error();
+  Buffer<float> buffer = session.Allocate<float>(100);
+  Group group;
+  ASSERT_EQ(group.CreateInDirectory(session, Group::Settings(0, 1, "w"),
+                                    directory.path().c_str()),
+            OR_OK)
+      << last_error();
+  or_operation operation = AllReduce(buffer.data(), buffer.size());
+  operation.step = 2;
+  or_op op = 0;
+  ASSERT_EQ(group.Submit(operation, &op), OR_OK) << last_error();
+  EXPECT_EQ(session.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
+  or_sketch sketch{};
+  EXPECT_EQ(or_sketch_add(&sketch, OR_FLOAT32, buffer.data(), buffer.size()),
+            OR_OK);
+  ASSERT_EQ(group.SubmitVerdict(2, &sketch, &op), OR_OK) << last_error();
+  or_verdict verdict;
+  EXPECT_EQ(group.WaitVerdict(op, OR_SECONDS(5), &verdict), OR_OK);
+  EXPECT_EQ(verdict.step, 2u);
+  EXPECT_EQ(verdict.bad_steps, 0u);
+  EXPECT_EQ(verdict.divergence, 0);
+}
+
 TEST(WrapperTest, BuffersGiveTheirMemoryBack) {
   const TemporaryDirectory directory;
   const std::string path = directory.File("s");

@@ -138,6 +138,30 @@ void AddForgiven(StatsReply* reply, uint32_t handle,
   }
 }
 
+void SetVerdicts(const engine::VerdictCounts& verdicts,
+                 GroupsReply::Group* row) {
+  row->set_steps_judged(verdicts.steps);
+  row->set_steps_bad(verdicts.bad);
+  row->set_bad_in_a_row(verdicts.last.bad_steps);
+  row->set_least_present(verdicts.last.present_ppm / 1e6);
+  row->set_divergence(verdicts.last.divergence_ppb / 1e9);
+}
+
+// Of a group whose ranks judge their steps.
+void AddVerdicts(StatsReply* reply, uint32_t handle,
+                 const engine::VerdictCounts& verdicts) {
+  if (verdicts.steps == 0) return;
+  const std::string prefix = absl::StrCat("group_", handle, "_steps_");
+  AddCounter(reply, prefix + "judged", verdicts.steps);
+  AddCounter(reply, prefix + "bad", verdicts.bad);
+  AddCounter(reply, prefix + "below_floor", verdicts.below_floor);
+  AddCounter(reply, prefix + "non_finite", verdicts.non_finite);
+  AddCounter(reply, prefix + "halt_advised", verdicts.halt_advised);
+  AddCounter(reply, prefix + "bad_in_a_row", verdicts.last.bad_steps);
+  AddCounter(reply, prefix + "present_ppm", verdicts.last.present_ppm);
+  AddCounter(reply, prefix + "divergence_ppb", verdicts.last.divergence_ppb);
+}
+
 void AddLateness(StatsReply* reply, const std::string& name,
                  const Histogram& histogram) {
   AddCounter(reply, absl::StrCat(name, "_count"), histogram.Count());
@@ -202,6 +226,7 @@ GroupsReply MakeGroups(const SessionTable& sessions, const GroupTable& groups,
     const core::Forgiven forgiven = Sum(known.forgiven);
     row.set_forgiven_contributions(forgiven.contributions);
     row.set_forgiven_results(forgiven.results);
+    SetVerdicts(status->second->verdicts, &row);
   }
   return reply;
 }
@@ -280,6 +305,7 @@ StatsReply MakeStats(const SessionTable& sessions, const GroupTable& groups,
     const auto status = group.id ? by_id.find(*group.id) : by_id.end();
     if (status == by_id.end() || reply.ByteSizeLong() > kRoom) continue;
     AddForgiven(&reply, handle, status->second->status.forgiven);
+    AddVerdicts(&reply, handle, status->second->verdicts);
   }
   for (const auto& [id, session] : sessions.sessions()) {
     if (session.port == nullptr) continue;

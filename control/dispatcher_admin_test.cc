@@ -49,8 +49,25 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   row.status.memory_used = 77;
   row.status.ledger_used = 88;
   row.status.ledger_budget = 99;
-  row.status.forgiven[0] = {.contributions = 5, .results = 0};
-  row.status.forgiven[3] = {.contributions = 6, .results = 7};
+  const auto forgiven_for = [&row](core::ForgivenFor reason) -> auto& {
+    return row.status.forgiven[static_cast<size_t>(reason)];
+  };
+  forgiven_for(core::ForgivenFor::kOwnerGone) = {.contributions = 5,
+                                                 .results = 0};
+  forgiven_for(core::ForgivenFor::kNoMemory) = {.contributions = 6,
+                                                .results = 7};
+  row.verdicts.Note({.step = 1, .below_floor = true, .halt_advised = true});
+  row.verdicts.Note({.step = 2,
+                     .below_floor = true,
+                     .non_finite = true,
+                     .bad_steps = 2,
+                     .present_ppm = 250'000,
+                     .divergence_ppb = 5'000'000});
+  row.verdicts.Note({.step = 3,
+                     .non_finite = true,
+                     .bad_steps = 3,
+                     .present_ppm = 500'000,
+                     .divergence_ppb = 7'000'000});
   row.status.peers.resize(2);
   row.status.peers[1].suspect = true;
   row.status.peers[1].packets_received = 5;
@@ -77,6 +94,11 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   EXPECT_EQ(groups.groups(0).owed_budget(), 99u);
   EXPECT_EQ(groups.groups(0).forgiven_contributions(), 11u);
   EXPECT_EQ(groups.groups(0).forgiven_results(), 7u);
+  EXPECT_EQ(groups.groups(0).steps_judged(), 3u);
+  EXPECT_EQ(groups.groups(0).steps_bad(), 3u);
+  EXPECT_EQ(groups.groups(0).bad_in_a_row(), 3u);
+  EXPECT_EQ(groups.groups(0).least_present(), 0.5);
+  EXPECT_EQ(groups.groups(0).divergence(), 0.007);
   EXPECT_EQ(groups.groups(0).tag(), group.config.tag);
   request.mutable_peers();
   const PeersReply peers = ask(request).peers();
@@ -97,6 +119,16 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   EXPECT_EQ(counters.at(forgiven + "no_memory_contributions"), 6u);
   EXPECT_EQ(counters.at(forgiven + "no_memory_results"), 7u);
   EXPECT_EQ(counters.count(forgiven + "reset_results"), 0u);
+  const std::string steps =
+      absl::StrCat("group_", groups.groups(0).group(), "_steps_");
+  EXPECT_EQ(counters.at(steps + "judged"), 3u);
+  EXPECT_EQ(counters.at(steps + "bad"), 3u);
+  EXPECT_EQ(counters.at(steps + "below_floor"), 2u);
+  EXPECT_EQ(counters.at(steps + "non_finite"), 2u);
+  EXPECT_EQ(counters.at(steps + "halt_advised"), 1u);
+  EXPECT_EQ(counters.at(steps + "bad_in_a_row"), 3u);
+  EXPECT_EQ(counters.at(steps + "present_ppm"), 500'000u);
+  EXPECT_EQ(counters.at(steps + "divergence_ppb"), 7'000'000u);
   EXPECT_EQ(counters.at("control_sessions"), 1u);
   EXPECT_EQ(counters.at("control_data_ports"), 1u);
 }

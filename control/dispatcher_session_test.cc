@@ -55,12 +55,12 @@ TEST_F(DispatcherTest, ASessionFromHelloToItsEnd) {
 TEST_F(DispatcherTest, VersionsThatDoNotMeetAreBothNamed) {
   TestClient client = Connect();
   Request request;
-  request.mutable_hello()->set_min_version(4);
-  request.mutable_hello()->set_max_version(5);
+  request.mutable_hello()->set_min_version(5);
+  request.mutable_hello()->set_max_version(6);
   Reply reply = Ask(client, request);
   EXPECT_EQ(reply.error().code(), ERROR_VERSION);
   EXPECT_THAT(reply.error().message(),
-              AllOf(HasSubstr("4 to 5"), HasSubstr("the daemon 3"),
+              AllOf(HasSubstr("5 to 6"), HasSubstr("the daemon 4"),
                     HasSubstr("upgrade the daemon")));
   request.mutable_hello()->set_min_version(0);
   request.mutable_hello()->set_max_version(0);

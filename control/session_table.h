@@ -29,7 +29,7 @@
 namespace optireduce::control {
 
 // Of the control protocol and the shared-memory ABI together.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kMaxClientNameBytes = 64;
 
 struct SessionTableOptions {

@@ -64,7 +64,7 @@ extern "C" {
 #endif
 
 #define OPTIREDUCE_SHM_MAGIC UINT64_C(0x314D48534954504F) /* "OPTISHM1" */
-#define OPTIREDUCE_SHM_VERSION UINT32_C(3)
+#define OPTIREDUCE_SHM_VERSION UINT32_C(4)
 
 #define OPTIREDUCE_SHM_HEADER_BYTES 4096
 #define OPTIREDUCE_SHM_SUBMISSION_BYTES 128
@@ -105,12 +105,21 @@ enum {
   OPTIREDUCE_SHM_STEP_CLOSE = 2,
   OPTIREDUCE_SHM_STATE_SAVE = 3,
   OPTIREDUCE_SHM_STATE_LOAD = 4,
+  OPTIREDUCE_SHM_VERDICT = 7,
 };
 
 /* OptireduceShmSubmission.outcome: what became of the step's results. */
 enum {
   OPTIREDUCE_SHM_STEP_USED = 1,
   OPTIREDUCE_SHM_STEP_SKIPPED = 2,
+};
+
+/* Bits of OptireduceShmSubmission.verdict: what the ranks of the group have
+ * come to about a step. */
+enum {
+  OPTIREDUCE_SHM_BELOW_FLOOR = 1,
+  OPTIREDUCE_SHM_NON_FINITE = 2,
+  OPTIREDUCE_SHM_HALT_ADVISED = 4,
 };
 
 /* OptireduceShmCompletion.status. Up to CANCELLED the values of
@@ -169,7 +178,7 @@ enum {
   OPTIREDUCE_SHM_REFUSAL_SHUTDOWN = 20,
   OPTIREDUCE_SHM_REFUSAL_KIND = 21,
   OPTIREDUCE_SHM_REFUSAL_LOSS_SCALE = 22, /* not positive, finite and normal */
-  OPTIREDUCE_SHM_REFUSAL_STEP = 23,       /* a close of step 0 */
+  OPTIREDUCE_SHM_REFUSAL_STEP = 23,       /* a close or verdict of step 0 */
   OPTIREDUCE_SHM_REFUSAL_OUTCOME = 24,
   /* OPTIREDUCE_SHM_MAX_STEP_OPS: close a step first. */
   OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN = 25,
@@ -181,6 +190,7 @@ enum {
   OPTIREDUCE_SHM_REFUSAL_STATE_GROUP = 30, /* of another world or rank */
   /* It does not fit the daemon's memory for it: all is zero now. */
   OPTIREDUCE_SHM_REFUSAL_STATE_MEMORY = 31,
+  OPTIREDUCE_SHM_REFUSAL_VERDICT = 32, /* it has other bits */
 };
 
 /* What the segment is. Written by the daemon before it passes the segment;
@@ -229,8 +239,9 @@ typedef struct OptireduceShmHeader {
  * limits, loss scale and buffers are each rank's own. Or what is each rank's
  * own affair: a step to close, for all ops of that group and step that were
  * submitted before; the group's residuals and debts to be saved in `count`
- * bytes from output_offset, or loaded from input_offset. Fields that a kind
- * does not use are zero. */
+ * bytes from output_offset, or loaded from input_offset; a verdict on a step,
+ * for the daemon's telemetry alone. Fields that a kind does not use are zero.
+ */
 typedef struct OptireduceShmSubmission {
   uint64_t cookie; /* the client's; comes back in the completion */
   uint32_t group;  /* as the control socket named it */
@@ -259,7 +270,14 @@ typedef struct OptireduceShmSubmission {
    * of the larger one. Ignored for a buffer of 0 bytes. */
   uint64_t input_offset;
   uint64_t output_offset;
-  uint64_t reserved1[7];
+
+  /* The verdict. */
+  uint32_t verdict;     /* OPTIREDUCE_SHM_BELOW_FLOOR, ... */
+  uint32_t bad_steps;   /* in a row, this one included */
+  uint32_t present_ppm; /* the least share of a rank's results, in millionths */
+  uint32_t divergence_ppb; /* of the replicas, in thousand millionths; 0: none,
+                              or not known */
+  uint64_t reserved1[5];
 } OptireduceShmSubmission;
 
 /* A range of the segment. */
@@ -375,7 +393,11 @@ OPTIREDUCE_SHM_AT(OptireduceShmSubmission, hard_limit_us, 44);
 OPTIREDUCE_SHM_AT(OptireduceShmSubmission, bucket, 48);
 OPTIREDUCE_SHM_AT(OptireduceShmSubmission, input_offset, 56);
 OPTIREDUCE_SHM_AT(OptireduceShmSubmission, output_offset, 64);
-OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reserved1, 72);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, verdict, 72);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, bad_steps, 76);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, present_ppm, 80);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, divergence_ppb, 84);
+OPTIREDUCE_SHM_AT(OptireduceShmSubmission, reserved1, 88);
 
 static_assert(sizeof(OptireduceShmCompletion) ==
                   OPTIREDUCE_SHM_COMPLETION_BYTES,

@@ -12,7 +12,7 @@
 
 namespace {
 
-static_assert(OPTIREDUCE_SHM_VERSION == 3);
+static_assert(OPTIREDUCE_SHM_VERSION == 4);
 
 // Lines of 16 bytes up to the last one that is not all zero.
 template <class T>
@@ -82,6 +82,25 @@ TEST(ShmAbiTest, StateLoad) {
             "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
             "04 03 02 01 00 00 00 00 00 00 00 00 00 00 00 00\n"
             "00 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00\n");
+}
+
+TEST(ShmAbiTest, Verdict) {
+  OptireduceShmSubmission verdict{};
+  verdict.cookie = 1;
+  verdict.group = 2;
+  verdict.kind = OPTIREDUCE_SHM_VERDICT;
+  verdict.step = 3;
+  verdict.verdict = OPTIREDUCE_SHM_BELOW_FLOOR | OPTIREDUCE_SHM_HALT_ADVISED;
+  verdict.bad_steps = 0x01020304;
+  verdict.present_ppm = 0x11121314;
+  verdict.divergence_ppb = 0x21222324;
+  EXPECT_EQ(Hex(verdict),
+            "01 00 00 00 00 00 00 00 02 00 00 00 07 00 00 00\n"
+            "03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n"
+            "00 00 00 00 00 00 00 00 05 00 00 00 04 03 02 01\n"
+            "14 13 12 11 24 23 22 21 00 00 00 00 00 00 00 00\n");
 }
 
 TEST(ShmAbiTest, CompletionOfAnOp) {

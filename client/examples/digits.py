@@ -7,7 +7,9 @@ object with
 
     allocate(count) -> array            a float32 buffer to put a gradient in
     all_reduce(array, step) -> Report   replaces it by the average
-    close_step(step)                    late parts of it are in, it is ours again
+    close_step(step, parameters) -> bool
+                                        late parts of it are in, it is ours again;
+                                        false: no rank is to use it
     resync(array)                       replaces it by rank 0's, without loss
 
 so that the same loop runs alone, without any exchange, or over a daemon.
@@ -17,6 +19,11 @@ comes with the average of a later step. A rank that was away for so long that
 nobody keeps its results any more loses them for good, so that its network departs
 from the others'; so every RESYNC_STEPS steps all ranks take over rank 0's
 parameters.
+
+With --min-fraction the ranks agree after each step whether it is good: one of
+which any rank has got less than that share is used by none, and neither is one in
+which a rank had a value that is not finite. So every rank waits for the slowest
+one. After too many bad steps in a row all ranks stop.
 
 The split is as unkind as it can be: a rank of four sees only two or three of
 the ten digits. Without exchange it cannot know the others.
@@ -32,6 +39,7 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
 import time
 
 # The matrices are small, and several ranks may share the cores.
@@ -151,6 +159,11 @@ class Report:
     op_ms: float = 0.0  # how long the operation took
     deadline_ms: float = 0.0  # when it would have ended with what was there
     late_ms: float = 0.0  # how long after that it ended
+    used: bool = True  # whether the step was used, as close_step has told
+
+
+class Halt(Exception):
+    """Going on makes no sense; the same on all ranks."""
 
 
 class NoExchange:
@@ -162,8 +175,8 @@ class NoExchange:
     def all_reduce(self, array, step):
         return Report()
 
-    def close_step(self, step):
-        pass
+    def close_step(self, step, parameters):
+        return True
 
     def resync(self, array):
         pass
@@ -175,13 +188,15 @@ class NoExchange:
 class DaemonExchange:
     """The exchange over this host's optireduced."""
 
-    def __init__(self, rank, world, socket, rendezvous, soft_ms):
+    def __init__(self, rank, world, socket, rendezvous, soft_ms, min_fraction=None):
         import optireduce  # needs liboptireduce.so; the other exchanges do not
 
         self.session = optireduce.connect(socket)
         self.group = self.session.create_group(
-            rank, world, rendezvous_dir=rendezvous, name="digits", soft_ms=soft_ms, timeout_s=60.0
+            rank, world, rendezvous_dir=rendezvous, name="digits", soft_ms=soft_ms, timeout_s=60.0,
+            min_fraction=min_fraction
         )
+        self.judges = min_fraction is not None
         self.expired = optireduce.ExpiredError
 
     def allocate(self, count):
@@ -204,8 +219,15 @@ class DaemonExchange:
             late_ms=report.wall_late_us / 1000,
         )
 
-    def close_step(self, step):
-        self.group.close_step(step, used=True)
+    def close_step(self, step, parameters):
+        if not self.judges:
+            self.group.close_step(step)
+            return True
+        verdict = self.group.judge_step(step, parameters)
+        self.group.close_step(step, used=verdict.good)
+        if verdict.halt_advised:
+            raise Halt(f"{verdict.bad_steps} bad steps in a row, the last one: {verdict}")
+        return verdict.good
 
     def resync(self, array):
         shared = self.allocate(len(array))
@@ -236,10 +258,11 @@ def train(network, images, batch, exchange, rng, steps=STEPS):
         chosen = rng.integers(len(images.labels), size=batch)
         loss = network.loss_and_gradient(images.where(chosen), gradient)
         report = exchange.all_reduce(gradient, number)
-        exchange.close_step(number)
-        velocity *= MOMENTUM
-        velocity += gradient
-        network.parameters -= rate(step, steps).astype(numpy.float32) * velocity
+        report.used = exchange.close_step(number, network.parameters)
+        if report.used:
+            velocity *= MOMENTUM
+            velocity += gradient
+            network.parameters -= rate(step, steps).astype(numpy.float32) * velocity
         if (step + 1) % RESYNC_STEPS == 0 and step + 1 < steps:
             exchange.resync(network.parameters)
         yield loss, report
@@ -274,14 +297,18 @@ def main():
     parser.add_argument("--socket", help="control socket of this host's daemon")
     parser.add_argument("--rendezvous", help="folder that all ranks see")
     parser.add_argument("--soft-ms", type=float, help="an average ends that long after most ranks began")
+    parser.add_argument("--min-fraction", type=float, help="no rank uses a step of which one has got less, 0 to 1")
     args = parser.parse_args()
     if args.alone:
         print(json.dumps({"accuracy": train_alone(args.world, args.steps)}))
         return
     exchange = NoExchange()
     if args.socket:
-        exchange = DaemonExchange(args.rank, args.world, args.socket, args.rendezvous, args.soft_ms)
-    print_steps(train_rank(args.rank, args.world, exchange, args.steps), args.steps)
+        exchange = DaemonExchange(args.rank, args.world, args.socket, args.rendezvous, args.soft_ms, args.min_fraction)
+    try:
+        print_steps(train_rank(args.rank, args.world, exchange, args.steps), args.steps)
+    except Halt as halt:
+        sys.exit(f"digits.py: {halt}")
     exchange.close()
 
 

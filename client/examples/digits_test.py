@@ -149,14 +149,29 @@ class DigitsTest(unittest.TestCase):
             "PYTHONPATH": str(CLIENT / "python"),
         }
         program = ["/usr/bin/python3", str(CLIENT / "examples/digits.py"), "--rank=0", "--world=1", "--steps=80"]
-        runs = [[], [f"--socket={socket}", f"--rendezvous={folder}", "--soft-ms=50"]]
-        alone, over_daemon = (
+        daemon = [f"--socket={socket}", f"--rendezvous={folder}", "--soft-ms=50"]
+        runs = [[], daemon, [*daemon, "--min-fraction=0.9"]]
+        alone, over_daemon, judged = (
             [json.loads(line) for line in subprocess.check_output(program + run, env=environment).splitlines()]
             for run in runs
         )
         self.assertEqual([r["loss"] for r in alone], [r["loss"] for r in over_daemon])
         self.assertEqual(over_daemon[0].keys(), alone[0].keys())
         self.assertEqual({r["status"] for r in over_daemon}, {"complete"})
+        self.assertEqual([r["loss"] for r in judged], [r["loss"] for r in alone])
+        self.assertEqual({r["used"] for r in judged}, {True})
+
+    def test_a_step_that_is_not_used_changes_nothing(self):
+        class Skipping(digits.NoExchange):
+            def close_step(self, step, parameters):
+                return step != 2
+
+        seen = []
+        for network, _, report in digits.train_rank(0, 1, Skipping(), steps=4):
+            seen.append((report.used, network.parameters.copy()))
+        self.assertEqual([used for used, _ in seen], [True, False, True, True])
+        changed = [(a != b).any() for (_, a), (_, b) in zip(seen, seen[1:])]
+        self.assertEqual(changed, [False, True, True])
 
     def test_the_gradient_is_the_slope_of_the_loss(self):
         rng = numpy.random.default_rng(5)

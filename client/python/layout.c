@@ -33,6 +33,8 @@ int main(void) {
   FIELD(or_group_settings, suspect_after_ns);
   FIELD(or_group_settings, dead_after_ns);
   FIELD(or_group_settings, formation_limit_ns);
+  FIELD(or_group_settings, min_fraction);
+  FIELD(or_group_settings, halt_after);
   SIZE(or_member);
   FIELD(or_member, data);
   SIZE(or_rendezvous);
@@ -78,5 +80,25 @@ int main(void) {
   FIELD(or_report, mismatch_rank);
   FIELD(or_report, step_open);
   FIELD(or_report, repaired);
+  SIZE(or_sketch);
+  FIELD(or_sketch, sums);
+  SIZE(or_verdict);
+  FIELD(or_verdict, step);
+  FIELD(or_verdict, world);
+  FIELD(or_verdict, bad_steps);
+  FIELD(or_verdict, below_floor);
+  FIELD(or_verdict, halt_advised);
+  FIELD(or_verdict, min_fraction);
+  FIELD(or_verdict, halt_after);
+  FIELD(or_verdict, least_present_rank);
+  FIELD(or_verdict, least_present);
+  FIELD(or_verdict, absent);
+  FIELD(or_verdict, lacking);
+  FIELD(or_verdict, non_finite);
+  FIELD(or_verdict, lacking_count);
+  FIELD(or_verdict, non_finite_count);
+  FIELD(or_verdict, divergence);
+  FIELD(or_verdict, divergent_rank);
+  FIELD(or_verdict, reserved);
   return 0;
 }

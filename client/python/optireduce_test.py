@@ -35,6 +35,11 @@ SCALE = 1006
 # Of a step.
 HOLD_STEP = 2001
 LATER_STEP = 2002
+# Of a step, for its verdict.
+NON_FINITE_STEP = 3001
+ABSENT_STEP = 3002
+HOLD_VERDICT = 3004
+FAIL_VERDICT = 3005
 
 
 class Fake:
@@ -253,6 +258,92 @@ class OperationTest(FakeTest):
         self.assertEqual(self.group.events(), [optireduce.Event("suspect", 1), optireduce.Event("lost", 1)])
 
 
+class VerdictTest(FakeTest):
+    """In a group of two, of which the fake makes up rank 1."""
+
+    def setUp(self):
+        super().setUp()
+        self.pair = self.create(0)
+
+    def create(self, min_fraction, halt_after=None):
+        return self.session.create_group(
+            0, 2, exchange=lambda own: [own, own.replace(b"rank 0", b"rank 1")], name="pair", hard_ms=30_000,
+            min_fraction=min_fraction, halt_after=halt_after
+        )
+
+    def reduce(self, step, value=1, bucket=None):
+        array = self.pair.allocate(16)
+        array[:] = value
+        self.pair.all_reduce(array, bucket=bucket, step=step).wait()
+        self.pair.close_step(step)
+
+    def test_a_good_step(self):
+        self.reduce(1)
+        verdict = self.pair.judge_step(1)
+        self.assertTrue(verdict.good)
+        self.assertEqual((verdict.step, verdict.bad_steps, verdict.least_present), (1, 0, 1))
+        self.assertEqual((verdict.non_finite_ranks, verdict.lacking_ranks, verdict.absent), ([], [], 0))
+        self.assertEqual((verdict.below_floor, verdict.halt_advised, verdict.halt_after), (False, False, 20))
+        self.assertIsNone(verdict.divergence)
+
+    def test_a_step_below_the_floor(self):
+        self.pair = self.create(0.7)
+        self.reduce(1, bucket=PARTIAL)
+        verdict = self.pair.judge_step(1)
+        self.assertFalse(verdict.good)
+        self.assertEqual((verdict.below_floor, verdict.least_present, verdict.min_fraction), (True, 0.625, 0.7))
+        self.reduce(ABSENT_STEP)
+        verdict = self.pair.judge_step(ABSENT_STEP)
+        self.assertEqual((verdict.least_present, verdict.least_present_rank), (0, 1))
+        self.assertEqual((verdict.lacking_ranks, verdict.absent, verdict.bad_steps), ([1], 10, 2))
+        for wrong in (-0.5, 1.5):
+            with self.assertRaisesRegex(optireduce.InvalidArgumentError, "min_fraction"):
+                self.create(wrong)
+
+    def test_values_that_are_not_finite(self):
+        self.pair = self.create(None, halt_after=2)
+        self.reduce(1, value=numpy.nan)
+        verdict = self.pair.judge_step(1)
+        self.assertEqual((verdict.non_finite_ranks, verdict.halt_advised), ([0, 1], False))
+        self.reduce(NON_FINITE_STEP)
+        verdict = self.pair.judge_step(NON_FINITE_STEP)
+        self.assertEqual((verdict.non_finite_ranks, verdict.halt_advised), ([1], True))
+
+    def test_parameters(self):
+        parameters = [numpy.arange(100, dtype=numpy.float32), numpy.ones((3, 5), numpy.float16), numpy.zeros(0)]
+        self.reduce(1)
+        self.assertEqual(self.pair.judge_step(1, parameters).divergence, 0)
+        self.reduce(2)
+        self.assertEqual(self.pair.judge_step(2, parameters[0]).divergence, 0)
+        self.reduce(3)
+        self.assertEqual(self.pair.judge_step(3, [parameters[0] * numpy.inf]).divergence, numpy.inf)
+        self.reduce(4)
+        for wrong, words in ((numpy.arange(3), "no floating"), (parameters[0][::2], "not C-contiguous")):
+            with self.assertRaisesRegex(optireduce.InvalidArgumentError, words):
+                self.pair.judge_step(4, wrong)
+
+    def test_waiting(self):
+        self.reduce(HOLD_VERDICT)
+        pending = self.pair.submit_verdict(HOLD_VERDICT)
+        self.assertIsNone(pending.poll())
+        start = time.monotonic()
+        with self.assertRaisesRegex(optireduce.WaitTimeoutError, f"step {HOLD_VERDICT}.*wait again"):
+            pending.wait(0.15)
+        self.assertGreaterEqual(time.monotonic() - start, 0.149)
+        self.reduce(5)
+        with self.assertRaisesRegex(optireduce.BusyError, "or_verdict_wait"):
+            self.pair.judge_step(5)
+        self.pair = self.create(0)
+        self.reduce(5)
+        pending = self.pair.submit_verdict(5)
+        self.assertIs(pending.wait(), pending.poll())
+        with self.assertRaisesRegex(optireduce.InvalidArgumentError, "step 6"):
+            self.pair.judge_step(6)
+        self.reduce(FAIL_VERDICT)
+        with self.assertRaisesRegex(optireduce.HardLimitError, "missing: rank 1"):
+            self.pair.judge_step(FAIL_VERDICT)
+
+
 class LifeTest(FakeTest):
     def test_memory_is_freed_with_the_last_reference(self):
         for _ in range(100):  # more than the segment holds at once
@@ -386,6 +477,8 @@ class LibraryTest(unittest.TestCase):
             "or_event": _library.Event,
             "or_operation": _library.Operation,
             "or_report": _library.Report,
+            "or_sketch": _library.Sketch,
+            "or_verdict": _library.Verdict,
         }
         layout = subprocess.run([HERE / "layout"], check=True, capture_output=True, text=True).stdout
         seen = 0

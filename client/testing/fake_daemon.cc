@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
+#include "client/verdict.h"
 #include "proto/shm_abi.h"
 
 namespace optireduce::client {
@@ -44,6 +46,8 @@ int64_t Now() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
+
+constexpr uint8_t kAllGather = 3;  // of core::Collective
 
 constexpr int64_t kLaterNs = 200'000'000;
 // Of an operation that has no soft limit of its own.
@@ -89,6 +93,9 @@ class FakeDaemon::Session {
   void Answer(const OptireduceShmSubmission& submission);
   void AnswerClose(const OptireduceShmSubmission& submission);
   void AnswerState(const OptireduceShmSubmission& submission);
+  void AnswerVerdict(const OptireduceShmSubmission& submission);
+  // The output of an all-gather.
+  void Gather(const OptireduceShmSubmission& submission);
   void Complete(const OptireduceShmCompletion& completion);
 
   OptireduceShmHeader* header() {
@@ -112,6 +119,7 @@ class FakeDaemon::Session {
   uint32_t waiting_world_ = 0;
   control::ServerFrame waiting_;
   uint32_t next_op_ = 0;
+  std::map<uint32_t, uint32_t> worlds_;  // by group
   // Open operations, by group and step.
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> open_;
   std::string state_;
@@ -240,6 +248,7 @@ void FakeDaemon::Session::Form(const control::FormGroup& form,
     reply->mutable_error()->set_message("rank 1 did not answer");
     return;
   }
+  worlds_[form.group()] = static_cast<uint32_t>(form.members_size());
   reply->mutable_form_group()->set_tag(7);
 }
 
@@ -363,6 +372,39 @@ void FakeDaemon::Session::AnswerState(
   Complete(completion);
 }
 
+void FakeDaemon::Session::AnswerVerdict(
+    const OptireduceShmSubmission& submission) {
+  OptireduceShmCompletion completion{};
+  completion.cookie = submission.cookie;
+  completion.group = submission.group;
+  completion.kind = submission.kind;
+  Complete(completion);
+}
+
+void FakeDaemon::Session::Gather(const OptireduceShmSubmission& submission) {
+  const uint64_t part = submission.count * ElementBytes(submission.dtype) /
+                        worlds_.at(submission.group);
+  const std::vector<uint8_t> own(base_ + submission.input_offset,
+                                 base_ + submission.input_offset + part);
+  uint8_t* const output = base_ + submission.output_offset;
+  for (uint32_t r = 0; r < worlds_.at(submission.group); ++r) {
+    memcpy(output + r * part, own.data(), part);
+  }
+  if (submission.step < kFakeNonFiniteStep ||
+      submission.step > kFakeOtherVersionStep) {
+    return;
+  }
+  const std::span<uint8_t, kRecordBytes> bytes(output + part, kRecordBytes);
+  StepRecord record = *DecodeRecord(bytes);
+  if (submission.step == kFakeNonFiniteStep) record.account.non_finite = true;
+  if (submission.step == kFakeAbsentStep) {
+    record.account.present = 0;
+    record.account.absent = 10;
+  }
+  EncodeRecord(record, bytes);
+  if (submission.step == kFakeOtherVersionStep) ++bytes[0];
+}
+
 void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   if (submission.kind == OPTIREDUCE_SHM_STATE_SAVE ||
       submission.kind == OPTIREDUCE_SHM_STATE_LOAD) {
@@ -371,6 +413,11 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
   if (submission.kind == OPTIREDUCE_SHM_STEP_CLOSE) {
     return AnswerClose(submission);
   }
+  if (submission.kind == OPTIREDUCE_SHM_VERDICT) {
+    return AnswerVerdict(submission);
+  }
+  const bool is_gather = submission.collective == kAllGather;
+  if (is_gather && submission.step == kFakeHoldVerdict) return;
   OptireduceShmCompletion completion{};
   completion.cookie = submission.cookie;
   completion.group = submission.group;
@@ -432,9 +479,18 @@ void FakeDaemon::Session::Answer(const OptireduceShmSubmission& submission) {
     completion.mismatch_mode = 2;
     completion.mismatch_count = 77;
   }
+  if (is_gather && submission.step == kFakeFailVerdict) {
+    completion.status = OPTIREDUCE_SHM_HARD_LIMIT;
+    completion.cause = OPTIREDUCE_SHM_CAUSE_ERROR;
+    completion.missing[0] = uint64_t{1} << 1;
+  }
   if (completion.status <= OPTIREDUCE_SHM_PARTIAL && submission.count > 0) {
-    memmove(base_ + submission.output_offset, base_ + submission.input_offset,
-            submission.count * ElementBytes(submission.dtype));
+    if (is_gather) {
+      Gather(submission);
+    } else {
+      memmove(base_ + submission.output_offset, base_ + submission.input_offset,
+              submission.count * ElementBytes(submission.dtype));
+    }
     if (bucket == kFakeScale) {
       memcpy(base_ + submission.output_offset, &submission.loss_scale,
              sizeof(submission.loss_scale));

@@ -1,8 +1,9 @@
 // A daemon for tests of the client library: a real socket and real segments,
 // but no network. Every rank is answered as if its peers had sent nothing but
 // agreement: an operation copies its input to its output and is complete; with
-// a bucket and a step it is open until the step is closed. A group saves what
-// it has loaded last, unless a step is open.
+// a bucket and a step it is open until the step is closed; an all-gather brings
+// the own part in every rank's place. A group saves what it has loaded last,
+// unless a step is open.
 //
 // The bucket of an operation, or the step that is closed, tells the fake to do
 // something else with it, so that tests in any language can ask for every
@@ -40,6 +41,14 @@ inline constexpr uint64_t kFakeStatus = 1100;
 // + OPTIREDUCE_SHM_REFUSAL_*: is refused so.
 inline constexpr uint64_t kFakeRefusal = 1200;
 
+// Values of a step, for its verdict.
+// Rank 1's inputs were not finite; nothing has come to it.
+inline constexpr uint64_t kFakeNonFiniteStep = 3001;
+inline constexpr uint64_t kFakeAbsentStep = 3002;
+inline constexpr uint64_t kFakeOtherVersionStep = 3003;  // of rank 1's library
+inline constexpr uint64_t kFakeHoldVerdict = 3004;       // never answered
+inline constexpr uint64_t kFakeFailVerdict = 3005;  // ends by the hard limit
+
 // Values of a step that is closed.
 inline constexpr uint64_t kFakeHoldStep = 2001;   // never answered
 inline constexpr uint64_t kFakeLaterStep = 2002;  // closed, after 200 ms
@@ -49,7 +58,7 @@ inline constexpr uint64_t kFakeStepRefusal = 2200;
 class FakeDaemon {
  public:
   struct Options {
-    uint32_t protocol_version = 3;
+    uint32_t protocol_version = 4;
     // Answers Hello with this error, if set.
     control::ErrorCode hello_error = control::ERROR_UNKNOWN;
     // Answers FormGroup with this error, if set; or never.

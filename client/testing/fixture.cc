@@ -40,7 +40,8 @@ void FakeDaemonProcess::Kill() {
   pid_ = -1;
 }
 
-TestClient::TestClient(const std::string& path, int64_t hard_limit_ns) {
+TestClient::TestClient(const std::string& path, int64_t hard_limit_ns,
+                       double min_fraction, uint32_t halt_after) {
   or_connect_options options;
   or_connect_options_init(&options, sizeof(options));
   options.socket_path = path.c_str();
@@ -52,6 +53,8 @@ TestClient::TestClient(const std::string& path, int64_t hard_limit_ns) {
   settings.name = "g";
   settings.world = 2;
   settings.hard_limit_ns = hard_limit_ns;
+  settings.min_fraction = min_fraction;
+  settings.halt_after = halt_after;
   or_member members[2] = {};
   EXPECT_EQ(
       or_group_prepare(session, &settings, OR_SECONDS(5), &group, &members[0]),

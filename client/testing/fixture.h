@@ -69,7 +69,8 @@ class TestClient {
   static constexpr uint64_t kCount = 16;
 
   explicit TestClient(const std::string& path,
-                      int64_t hard_limit_ns = OR_SECONDS(30));
+                      int64_t hard_limit_ns = OR_SECONDS(30),
+                      double min_fraction = 0, uint32_t halt_after = 0);
   ~TestClient() { or_close(&session); }
 
   or_operation Operation(uint64_t bucket = 0) const;

@@ -30,13 +30,16 @@ TEST(RenderTest, ListsAreTables) {
       ToTable(reply),
       "SESSION  CLIENT         GROUP  NAME  STATE  TAG       RANK  WORLD  "
       "NEXT_OP  OPS_KEPT  MEMORY_USED    MEMORY_BUDGET  PAYLOAD_BYTES  "
-      "OWED_BYTES  OWED_BUDGET  FORGIVEN_CONTRIBUTIONS  FORGIVEN_RESULTS\n"
+      "OWED_BYTES  OWED_BUDGET  FORGIVEN_CONTRIBUTIONS  FORGIVEN_RESULTS  "
+      "STEPS_JUDGED  STEPS_BAD  BAD_IN_A_ROW  LEAST_PRESENT  DIVERGENCE\n"
       "1        train          3      -     ready  000000ab  0     4      "
       "0        0         1099511627776  0              0              "
-      "0           0            0                       0\n"
+      "0           0            0                       0                 "
+      "0             0          0             0              0\n"
       "0        a-longer-name  0      -     -      00000000  0     0      "
       "0        0         0              0              0              "
-      "0           0            0                       0\n");
+      "0           0            0                       0                 "
+      "0             0          0             0              0\n");
 }
 
 TEST(RenderTest, AnEmptyListIsItsHeader) {
@@ -64,7 +67,7 @@ TEST(RenderTest, JsonHasAllKeysAndNumbers) {
   EXPECT_EQ(group.at("tag"), 0xAB);
   EXPECT_EQ(group.at("memory_used"), uint64_t{1} << 40);
   EXPECT_EQ(group.at("name"), "");
-  EXPECT_EQ(group.size(), 17u);
+  EXPECT_EQ(group.size(), 22u);
 
   Reply ops;
   auto& op = *ops.mutable_ops()->add_ops();

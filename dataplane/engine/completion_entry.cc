@@ -77,15 +77,6 @@ uint8_t ReasonOf(StateResult result) {
   return OPTIREDUCE_SHM_REFUSAL_STATE_DAMAGED;
 }
 
-// Of what is no op.
-OptireduceShmCompletion DoneEntry() {
-  OptireduceShmCompletion entry{};
-  entry.status = OPTIREDUCE_SHM_COMPLETE;
-  entry.quorum_ns = OPTIREDUCE_SHM_NEVER;
-  entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
-  return entry;
-}
-
 void CopyMismatch(const core::OpReport& report,
                   OptireduceShmCompletion* entry) {
   const core::OpDescriptor& other = report.mismatch_descriptor;
@@ -119,8 +110,16 @@ OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal) {
   return entry;
 }
 
+OptireduceShmCompletion MakeDoneEntry() {
+  OptireduceShmCompletion entry{};
+  entry.status = OPTIREDUCE_SHM_COMPLETE;
+  entry.quorum_ns = OPTIREDUCE_SHM_NEVER;
+  entry.deadline_ns = OPTIREDUCE_SHM_NEVER;
+  return entry;
+}
+
 OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops) {
-  OptireduceShmCompletion entry = DoneEntry();
+  OptireduceShmCompletion entry = MakeDoneEntry();
   entry.closed_ops = static_cast<uint32_t>(closed_ops);
   return entry;
 }
@@ -128,7 +127,7 @@ OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops) {
 OptireduceShmCompletion MakeStateEntry(const Completion& completion) {
   const uint8_t refusal = ReasonOf(completion.state);
   OptireduceShmCompletion entry = refusal == OPTIREDUCE_SHM_REFUSAL_NONE
-                                      ? DoneEntry()
+                                      ? MakeDoneEntry()
                                       : MakeRefusalEntry({.reason = refusal});
   entry.elements = completion.state_bytes;
   return entry;

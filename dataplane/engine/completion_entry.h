@@ -20,6 +20,8 @@ Refusal MakeRefusal(core::SubmitResult result, const shm::BufferRange& input,
 OptireduceShmCompletion MakeReportEntry(const Completion& completion);
 OptireduceShmCompletion MakeStepClosedEntry(size_t closed_ops);
 OptireduceShmCompletion MakeStateEntry(const Completion& completion);
+// Of what has no result.
+OptireduceShmCompletion MakeDoneEntry();
 OptireduceShmCompletion MakeRefusalEntry(const Refusal& refusal);
 
 }  // namespace optireduce::engine

@@ -411,7 +411,8 @@ void Engine::Handle(const TakeSnapshot& command, Timestamp now) {
                                .session = ledger_.OwnerOf(group),
                                .status = core_.Status(group),
                                .ops_in_flight = ledger_.InFlight(group),
-                               .ops_waiting = ledger_.Waiting(group)});
+                               .ops_waiting = ledger_.Waiting(group),
+                               .verdicts = ledger_.Verdicts(group)});
   }
   snapshot.silent_next_hops = port_->SilentNextHops();
   snapshot.port_up = port_->link_up();

@@ -22,8 +22,7 @@ class EngineStateTest : public ::testing::Test {
     settings.ledger_budget = 1 << 16;
     return settings;
   }
-  const Completion& Ask(
-      const std::variant<OpRequest, StepClose, StateSave, StateLoad>& request) {
+  const Completion& Ask(const decltype(Submission::request)& request) {
     lab_.rank(0).client->Submit({lab_.rank(0).group, request, ++cookie_});
     lab_.Run(Duration());
     const Completion* done = lab_.CompletionOf(0, cookie_);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <variant>
 #include <vector>
 
 #include "dataplane/engine/engine_testing.h"
@@ -91,6 +93,41 @@ TEST(EngineStepTest, ACloseThatWaitsEndsWithItsGroup) {
   const Completion* done = lab.CompletionOf(0, 10);
   ASSERT_NE(done, nullptr);
   EXPECT_EQ(done->submit, core::SubmitResult::kLeft);
+}
+
+// Two ranks on one host: each group has its own verdicts.
+TEST(EngineVerdictTest, TheyAreCountedByGroup) {
+  Lab lab(1, 2, Settings());
+  lab.Form();
+  FakeRank& rank = lab.rank(0);
+  rank.client->Submit(
+      {rank.group, StepVerdict{.step = 7, .below_floor = true}, 10});
+  rank.client->Submit(
+      {rank.group, StepVerdict{.step = 8, .non_finite = true}, 11});
+  rank.client->Submit(
+      {rank.group, StepVerdict{.step = 9, .present_ppm = 5}, 12});
+  ASSERT_TRUE(lab.host(0).engine.Post(TakeSnapshot{1}));
+  lab.Run(Duration());
+  ASSERT_TRUE(lab.host(0).engine.Post(TakeSnapshot{2}));
+  lab.Run(Duration());
+  EXPECT_NE(lab.CompletionOf(0, 12), nullptr);
+  const Snapshot* last = nullptr;
+  for (const Notice& notice : lab.host(0).notices) {
+    const auto* snapshot = std::get_if<std::unique_ptr<Snapshot>>(&notice);
+    if (snapshot != nullptr) last = snapshot->get();
+  }
+  ASSERT_NE(last, nullptr);
+  ASSERT_EQ(last->groups.size(), 2);
+  for (const GroupSnapshot& group : last->groups) {
+    const bool judged = group.group == rank.group;
+    EXPECT_EQ(group.verdicts.steps, judged ? 3 : 0);
+    EXPECT_EQ(group.verdicts.bad, judged ? 2 : 0);
+    EXPECT_EQ(group.verdicts.below_floor, judged ? 1 : 0);
+    EXPECT_EQ(group.verdicts.non_finite, judged ? 1 : 0);
+    EXPECT_EQ(group.verdicts.halt_advised, 0);
+    EXPECT_EQ(group.verdicts.last.step, judged ? 9 : 0);
+    EXPECT_EQ(group.verdicts.last.present_ppm, judged ? 5 : 0);
+  }
 }
 
 }  // namespace

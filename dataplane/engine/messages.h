@@ -103,12 +103,32 @@ struct PortChanged {
   bool up = false;
 };
 
+// Of a group's steps: how many verdicts said what, and the last one.
+struct VerdictCounts {
+  uint64_t steps = 0;
+  uint64_t bad = 0;  // below the floor, or not finite
+  uint64_t below_floor = 0;
+  uint64_t non_finite = 0;
+  uint64_t halt_advised = 0;
+  StepVerdict last;
+
+  void Note(const StepVerdict& verdict) {
+    ++steps;
+    bad += verdict.below_floor || verdict.non_finite ? 1 : 0;
+    below_floor += verdict.below_floor ? 1 : 0;
+    non_finite += verdict.non_finite ? 1 : 0;
+    halt_advised += verdict.halt_advised ? 1 : 0;
+    last = verdict;
+  }
+};
+
 struct GroupSnapshot {
   core::GroupId group;
   SessionId session;
   core::GroupStatus status;
   uint64_t ops_in_flight = 0;
   uint64_t ops_waiting = 0;  // for the window or for memory
+  VerdictCounts verdicts;
 };
 
 struct Snapshot {

@@ -168,8 +168,10 @@ bool OpLedger::Offer(core::GroupId id, Group& group,
         core_->CloseStep(id, close->step, close->outcome, now);
   } else if (const auto* save = std::get_if<StateSave>(&submission.request)) {
     Save(id, *save, &completion);
+  } else if (const auto* load = std::get_if<StateLoad>(&submission.request)) {
+    Load(id, *load, &completion);
   } else {
-    Load(id, std::get<StateLoad>(submission.request), &completion);
+    group.verdicts.Note(std::get<StepVerdict>(submission.request));
   }
   group.port->Complete(completion);
   return true;
@@ -292,6 +294,11 @@ size_t OpLedger::InFlight(core::GroupId group) const {
 size_t OpLedger::Waiting(core::GroupId group) const {
   const auto found = groups_.find(group);
   return found == groups_.end() ? 0 : found->second.waiting.size();
+}
+
+VerdictCounts OpLedger::Verdicts(core::GroupId group) const {
+  const auto found = groups_.find(group);
+  return found == groups_.end() ? VerdictCounts() : found->second.verdicts;
 }
 
 }  // namespace optireduce::engine

@@ -70,6 +70,7 @@ class OpLedger {
 
   size_t InFlight(core::GroupId group) const;
   size_t Waiting(core::GroupId group) const;
+  VerdictCounts Verdicts(core::GroupId group) const;
 
  private:
   struct Session {
@@ -90,6 +91,7 @@ class OpLedger {
     Duration hard_limit;
     std::vector<InFlightOp> in_flight;
     std::deque<WaitingSubmission> waiting;
+    VerdictCounts verdicts;
   };
 
   void Accept(const Submission& submission, Timestamp now);

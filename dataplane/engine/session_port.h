@@ -50,10 +50,22 @@ struct StateLoad {
   std::span<const uint8_t> state;
 };
 
+// What the ranks of the group have come to about a step, for telemetry: they do
+// it among themselves (client/verdict.h), and it is as true as the client is.
+struct StepVerdict {
+  uint64_t step = 0;
+  bool below_floor = false;
+  bool non_finite = false;
+  bool halt_advised = false;
+  uint32_t bad_steps = 0;       // in a row, this one included
+  uint32_t present_ppm = 0;     // the least share of a rank's results
+  uint32_t divergence_ppb = 0;  // of the replicas
+};
+
 // What a client wants done.
 struct Submission {
   core::GroupId group{};
-  std::variant<OpRequest, StepClose, StateSave, StateLoad> request;
+  std::variant<OpRequest, StepClose, StateSave, StateLoad, StepVerdict> request;
   uint64_t cookie = 0;  // names it to the session; handed back as it is
 };
 

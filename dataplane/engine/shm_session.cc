@@ -105,6 +105,8 @@ Refusal ShmSession::Admit(const OptireduceShmSubmission& entry,
     case OPTIREDUCE_SHM_STATE_SAVE:
     case OPTIREDUCE_SHM_STATE_LOAD:
       return AdmitState(entry, *group, submission);
+    case OPTIREDUCE_SHM_VERDICT:
+      return AdmitVerdict(entry, *group, submission);
     default:
       return {.reason = OPTIREDUCE_SHM_REFUSAL_KIND};
   }
@@ -170,6 +172,18 @@ Refusal ShmSession::AdmitState(const OptireduceShmSubmission& entry,
     const BufferRange& state = checked.input;
     submission->request = StateLoad{{base_ + state.offset, state.bytes}};
   }
+  return {};
+}
+
+Refusal ShmSession::AdmitVerdict(const OptireduceShmSubmission& entry,
+                                 const GroupEntry& group,
+                                 Submission* submission) {
+  StepVerdict verdict;
+  const Refusal refusal = CheckVerdict(entry, &verdict);
+  if (refusal.reason != OPTIREDUCE_SHM_REFUSAL_NONE) return refusal;
+  Reserve(Entry::State::kVerdict, entry, submission);
+  submission->group = group.id;
+  submission->request = verdict;
   return {};
 }
 
@@ -256,6 +270,8 @@ void ShmSession::Complete(const Completion& completion) {
       return CompleteClose(&entry, completion);
     case Entry::State::kState:
       return CompleteState(&entry, completion);
+    case Entry::State::kVerdict:
+      return CompleteVerdict(&entry);
     case Entry::State::kFree:
     case Entry::State::kOpen:
       break;
@@ -301,6 +317,12 @@ void ShmSession::CompleteState(Entry* state, const Completion& completion) {
   const Sender sender = state->sender;
   Release(state);
   Answer(MakeStateEntry(completion), sender);
+}
+
+void ShmSession::CompleteVerdict(Entry* verdict) {
+  const Sender sender = verdict->sender;
+  Release(verdict);
+  Answer(MakeDoneEntry(), sender);
 }
 
 void ShmSession::Refuse(const Refusal& refusal, const Sender& to) {

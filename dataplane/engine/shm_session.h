@@ -87,10 +87,11 @@ class ShmSession final : public SessionPort {
   struct Entry {
     enum class State : uint8_t {
       kFree,
-      kOp,     // in flight
-      kOpen,   // an op that has ended, but whose output is still held
-      kClose,  // a step close in flight
-      kState,  // the group's state is saved or loaded
+      kOp,       // in flight
+      kOpen,     // an op that has ended, but whose output is still held
+      kClose,    // a step close in flight
+      kState,    // the group's state is saved or loaded
+      kVerdict,  // a verdict is noted
     };
     State state = State::kFree;
     bool stays_open = false;  // an op that is kOpen after its end
@@ -109,6 +110,8 @@ class ShmSession final : public SessionPort {
                      const GroupEntry& group, Submission* submission);
   Refusal AdmitState(const OptireduceShmSubmission& entry,
                      const GroupEntry& group, Submission* submission);
+  Refusal AdmitVerdict(const OptireduceShmSubmission& entry,
+                       const GroupEntry& group, Submission* submission);
   Refusal CheckInFlight(const CheckedOp& checked) const;
   void HoldBuffers(const CheckedOp& checked);
   void FreeBuffers(const CheckedOp& checked);
@@ -119,6 +122,7 @@ class ShmSession final : public SessionPort {
   void CompleteOp(Entry* op, const Completion& completion);
   void CompleteClose(Entry* close, const Completion& completion);
   void CompleteState(Entry* state, const Completion& completion);
+  void CompleteVerdict(Entry* verdict);
   void CompleteRefused(Entry* entry, const Completion& completion);
   // Ops of the group are not held after their end, if `which` says so.
   template <class Predicate>

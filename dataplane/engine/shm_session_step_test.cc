@@ -32,6 +32,17 @@ class ShmSessionStepTest : public ShmSessionTest {
     s.step = step;
     return s;
   }
+  static OptireduceShmSubmission Verdict() {
+    OptireduceShmSubmission s{};
+    s.group = kHandle;
+    s.kind = OPTIREDUCE_SHM_VERDICT;
+    s.step = kStep;
+    s.verdict = OPTIREDUCE_SHM_BELOW_FLOOR | OPTIREDUCE_SHM_HALT_ADVISED;
+    s.bad_steps = 11;
+    s.present_ppm = 12;
+    s.divergence_ppb = 13;
+    return s;
+  }
   bool IsFree(uint64_t offset) {
     Post(AllReduce(offset, 1));
     Submission submission;
@@ -243,9 +254,56 @@ TEST_F(ShmSessionStepTest, WhileTheDaemonStopsStepsAreStillClosed) {
   EXPECT_EQ(Refused(StepOp(0, 1000)).refusal, OPTIREDUCE_SHM_REFUSAL_SHUTDOWN);
 }
 
+TEST_F(ShmSessionStepTest, AVerdictTravelsThereAndBack) {
+  const Submission got = Accepted(Verdict());
+  EXPECT_EQ(got.group, kGroup);
+  const auto& verdict = std::get<StepVerdict>(got.request);
+  EXPECT_EQ(verdict.step, kStep);
+  EXPECT_TRUE(verdict.below_floor);
+  EXPECT_FALSE(verdict.non_finite);
+  EXPECT_TRUE(verdict.halt_advised);
+  EXPECT_EQ(verdict.bad_steps, 11u);
+  EXPECT_EQ(verdict.present_ppm, 12u);
+  EXPECT_EQ(verdict.divergence_ppb, 13u);
+  OptireduceShmSubmission other = Verdict();
+  other.verdict = OPTIREDUCE_SHM_NON_FINITE;
+  const Submission second = Accepted(other);
+  EXPECT_FALSE(std::get<StepVerdict>(second.request).below_floor);
+  EXPECT_TRUE(std::get<StepVerdict>(second.request).non_finite);
+
+  Finish(second);
+  const OptireduceShmCompletion entry = Finish(got);
+  EXPECT_EQ(entry.cookie, 1000u);
+  EXPECT_EQ(entry.kind, OPTIREDUCE_SHM_VERDICT);
+  EXPECT_EQ(entry.status, OPTIREDUCE_SHM_COMPLETE);
+}
+
+TEST_F(ShmSessionStepTest, RefusesVerdictsThatAreNone) {
+  OptireduceShmSubmission other = Verdict();
+  other.step = 0;
+  EXPECT_EQ(Refused(other).refusal, OPTIREDUCE_SHM_REFUSAL_STEP);
+  other = Verdict();
+  other.verdict = 8;
+  EXPECT_EQ(Refused(other).refusal, OPTIREDUCE_SHM_REFUSAL_VERDICT);
+  // Every byte that a verdict does not use.
+  for (size_t i = 13; i < sizeof(OptireduceShmSubmission); ++i) {
+    if ((i >= 16 && i < 24) || (i >= 72 && i < 88)) continue;
+    OptireduceShmSubmission s = Verdict();
+    reinterpret_cast<uint8_t*>(&s)[i] = 1;
+    EXPECT_EQ(Refused(s).refusal, OPTIREDUCE_SHM_REFUSAL_RESERVED) << i;
+  }
+  // And an op does not use those of a verdict.
+  for (size_t i = 72; i < 88; ++i) {
+    OptireduceShmSubmission s = StepOp(0, 1000);
+    reinterpret_cast<uint8_t*>(&s)[i] = 1;
+    EXPECT_EQ(Refused(s).refusal, OPTIREDUCE_SHM_REFUSAL_RESERVED) << i;
+  }
+}
+
 TEST_F(ShmSessionStepTest, TheTraceIsOfOps) {
   Finish(Accepted(StepOp(0, 1000)));
   Finish(Accepted(Close()));
+  Finish(Accepted(Verdict()));
   Refused(Close(0));
   const auto trace = session_->trace().Read();
   ASSERT_EQ(trace.size(), 1u);

@@ -148,7 +148,7 @@ TEST_F(ShmSessionTest, RefusesEveryValueThatIsNone) {
             OPTIREDUCE_SHM_REFUSAL_CODEC);
   EXPECT_EQ(refusal_of([](auto& s) { s.reserved0[2] = 1; }),
             OPTIREDUCE_SHM_REFUSAL_RESERVED);
-  EXPECT_EQ(refusal_of([](auto& s) { s.reserved1[6] = 1; }),
+  EXPECT_EQ(refusal_of([](auto& s) { s.reserved1[4] = 1; }),
             OPTIREDUCE_SHM_REFUSAL_RESERVED);
   EXPECT_EQ(refusal_of([](auto& s) { s.outcome = 1; }),
             OPTIREDUCE_SHM_REFUSAL_RESERVED);

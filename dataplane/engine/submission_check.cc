@@ -65,7 +65,8 @@ std::optional<StepOutcome> OutcomeFromWire(uint8_t value) {
 }
 
 bool AreReservedZero(const OptireduceShmSubmission& entry) {
-  uint64_t used = entry.outcome;
+  uint64_t used = entry.outcome | entry.verdict | entry.bad_steps |
+                  entry.present_ppm | entry.divergence_ppb;
   for (const uint8_t byte : entry.reserved0) used |= byte;
   for (const uint64_t word : entry.reserved1) used |= word;
   return used == 0;
@@ -180,6 +181,37 @@ Refusal CheckState(const OptireduceShmSubmission& entry,
                                    : OPTIREDUCE_SHM_REFUSAL_INPUT_RANGE;
     return {reason, buffer, data};
   }
+  return {};
+}
+
+Refusal CheckVerdict(const OptireduceShmSubmission& entry,
+                     StepVerdict* verdict) {
+  if (entry.step == 0) return {.reason = OPTIREDUCE_SHM_REFUSAL_STEP};
+  constexpr uint32_t kBits = OPTIREDUCE_SHM_BELOW_FLOOR |
+                             OPTIREDUCE_SHM_NON_FINITE |
+                             OPTIREDUCE_SHM_HALT_ADVISED;
+  if ((entry.verdict & ~kBits) != 0) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_VERDICT};
+  }
+  OptireduceShmSubmission bare = BareEntry(entry);
+  bare.step = entry.step;
+  bare.verdict = entry.verdict;
+  bare.bad_steps = entry.bad_steps;
+  bare.present_ppm = entry.present_ppm;
+  bare.divergence_ppb = entry.divergence_ppb;
+  if (!HaveSameBytes(bare, entry)) {
+    return {.reason = OPTIREDUCE_SHM_REFUSAL_RESERVED};
+  }
+  const auto has = [&entry](uint32_t bit) {
+    return (entry.verdict & bit) != 0;
+  };
+  *verdict = {.step = entry.step,
+              .below_floor = has(OPTIREDUCE_SHM_BELOW_FLOOR),
+              .non_finite = has(OPTIREDUCE_SHM_NON_FINITE),
+              .halt_advised = has(OPTIREDUCE_SHM_HALT_ADVISED),
+              .bad_steps = entry.bad_steps,
+              .present_ppm = entry.present_ppm,
+              .divergence_ppb = entry.divergence_ppb};
   return {};
 }
 

@@ -48,6 +48,9 @@ Refusal CheckStepClose(const OptireduceShmSubmission& entry, StepClose* close);
 Refusal CheckState(const OptireduceShmSubmission& entry,
                    const shm::BufferRange& data, CheckedOp* checked);
 
+Refusal CheckVerdict(const OptireduceShmSubmission& entry,
+                     StepVerdict* verdict);
+
 // Whether results of such an op may still be put in place after its end, until
 // its step is closed.
 bool StaysOpen(const core::OpDescriptor& op);

@@ -1,15 +1,9 @@
 """Training steps over real daemons: results that come late are in place before a
 step is closed, what is lost comes with later steps, and a step that is skipped
 leaves nothing behind.
-
-The test's own ranks are sessions of this process, as a control socket can be
-reached from anywhere. To make one rank miss something, the way from host 0 to
-host 1 is blocked during an operation.
 """
 
 import concurrent.futures
-import contextlib
-import os
 import pathlib
 import signal
 import subprocess
@@ -18,18 +12,12 @@ import time
 import unittest
 
 import hosts
-
-os.environ["OPTIREDUCE_LIBRARY"] = str(hosts.built("client/liboptireduce.so.0"))
-sys.path.insert(0, str(hosts.ROOT / "client/python"))
+from ranks import AVERAGE, COUNT, HOSTS, RanksTest, gradient
 
 import numpy
 
 import optireduce
 
-HOSTS = 4
-COUNT = 40_000
-SETTINGS = {"soft_ms": 200, "hard_ms": 5000, "suspect_after_ms": 5000, "dead_after_ms": 20_000}
-AVERAGE = (HOSTS + 1) / 2  # of what `gradient` gives the ranks
 LIMIT_S = 20
 # A trainer with an open step that stops there.
 OPEN_STEP = """
@@ -48,10 +36,6 @@ signal.pause()
 """
 
 
-def gradient(rank):
-    return rank + 1
-
-
 def stop(process):
     """Returns when all of its threads have stopped."""
     process.send_signal(signal.SIGSTOP)
@@ -60,70 +44,7 @@ def stop(process):
         time.sleep(0.001)
 
 
-class StepTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.lab = hosts.Hosts(HOSTS)
-        cls.lab.__enter__()
-        cls.addClassCleanup(cls.lab.__exit__)
-        cls.pool = concurrent.futures.ThreadPoolExecutor(HOSTS)
-        cls.addClassCleanup(cls.pool.shutdown)
-        cls.names = 0
-
-    def setUp(self):
-        type(self).names += 1
-        self.name = f"group{self.names}"
-
-    # ---- helpers ----
-
-    def each(self, call, ranks=range(HOSTS)):
-        """call(rank) in a thread per rank; the results by rank."""
-        return [future.result() for future in [self.pool.submit(call, rank) for rank in ranks]]
-
-    def create(self, rank, world, host):
-        session = optireduce.connect(self.lab.socket(host), segment_bytes=4 << 20)
-        self.addCleanup(session.close)
-        group = session.create_group(rank, world, rendezvous_dir=self.lab.folder, name=self.name, timeout_s=30,
-                                     **SETTINGS)
-        return group, group.allocate(COUNT)
-
-    def join(self, hosts_of_ranks=range(HOSTS)):
-        """A group of new sessions on these hosts: (group, array) by rank."""
-        world = len(hosts_of_ranks)
-        return self.each(lambda rank: self.create(rank, world, hosts_of_ranks[rank]), range(world))
-
-    @contextlib.contextmanager
-    def one_way(self):
-        """Nothing gets from host 0 to host 1."""
-        self.lab.netlab("block", "0", "1")
-        try:
-            yield
-        finally:
-            self.lab.netlab("unblock")
-
-    def reduce(self, ranks, step, values):
-        """One operation of a step, with values(rank) in every element: the reports."""
-
-        def run(rank):
-            group, array = ranks[rank]
-            array[:] = values(rank)
-            return group.all_reduce(array, bucket=1, step=step).wait()
-
-        return self.each(run, range(len(ranks)))
-
-    def close(self, ranks, step, used=True):
-        return self.each(lambda rank: ranks[rank][0].close_step(step, used), range(len(ranks)))
-
-    def rest(self, ranks, steps):
-        """What further steps bring that have nothing of their own, by rank."""
-        total = [numpy.zeros(COUNT) for _ in ranks]
-        for step in steps:
-            self.reduce(ranks, step, lambda rank: 0)
-            self.close(ranks, step)
-            for rank, (_, array) in enumerate(ranks):
-                total[rank] += array
-        return total
-
+class StepTest(RanksTest):
     def await_no_zero(self, array):
         end = time.monotonic() + LIMIT_S
         while (zeros := COUNT - numpy.count_nonzero(array)) and time.monotonic() < end:

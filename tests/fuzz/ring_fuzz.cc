@@ -1,8 +1,8 @@
 // A session's rings: whatever the client writes, and whenever it writes it, the
 // engine gets only ops that are well-formed, with buffers inside the data area
 // that overlap nothing in flight and no output whose step is open, and closes
-// of steps; every submission taken is answered once; and no memory outside of
-// the segment is touched (which the sanitizer sees).
+// of steps and verdicts on them; every submission taken is answered once; and
+// no memory outside of the segment is touched (which the sanitizer sees).
 //
 // Input: a list of steps, one byte each, some with arguments.
 
@@ -74,7 +74,7 @@ class Run {
   }
 
   void Step() {
-    switch (Byte() % 10) {
+    switch (Byte() % 11) {
       case 0:  // a slot, as it comes, and submitted
         WriteSlot();
         ++header_.submission_tail;
@@ -106,6 +106,10 @@ class Run {
         break;
       case 9:  // nearly a good save or load
         WriteStateSlot();
+        ++header_.submission_tail;
+        break;
+      case 10:  // nearly a good verdict
+        WriteVerdictSlot();
         ++header_.submission_tail;
         break;
       default:
@@ -158,6 +162,15 @@ class Run {
     slot.count = Byte();
     (is_save ? slot.output_offset : slot.input_offset) =
         segment_.data_offset() + uint64_t{Byte()} * 16;
+    ChangeOnce(&slot);
+  }
+  void WriteVerdictSlot() {
+    OptireduceShmSubmission& slot = Slot();
+    slot = {};
+    slot.group = kHandle;
+    slot.kind = OPTIREDUCE_SHM_VERDICT;
+    slot.step = Byte() % 4;
+    slot.verdict = Byte() % 8;
     ChangeOnce(&slot);
   }
   void ChangeOnce(OptireduceShmSubmission* slot) {
@@ -222,6 +235,9 @@ class Run {
     }
     if (const auto* close = std::get_if<StepClose>(&got.request)) {
       FUZZ_CHECK(close->step != 0);
+    }
+    if (const auto* verdict = std::get_if<StepVerdict>(&got.request)) {
+      FUZZ_CHECK(verdict->step != 0);
     }
     for (const Range& mine : RangesOf(got)) {
       CheckInside(mine);

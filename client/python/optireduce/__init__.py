@@ -41,6 +41,7 @@ from optireduce._group import Event, Group
 from optireduce._library import library_version
 from optireduce._operation import Operation, Report
 from optireduce._session import Session, connect
+from optireduce._verdict import PendingVerdict, Verdict
 
 __all__ = [
     "BusyError",
@@ -60,11 +61,13 @@ __all__ = [
     "Operation",
     "OutOfMemoryError",
     "PeerLostError",
+    "PendingVerdict",
     "RefusedError",
     "Report",
     "Session",
     "SystemCallError",
     "UnsupportedError",
+    "Verdict",
     "VersionError",
     "WaitTimeoutError",
     "connect",

@@ -6,7 +6,7 @@ import time
 
 import numpy
 
-from optireduce import _library, _memory
+from optireduce import _library, _memory, _verdict
 from optireduce._errors import PENDING, BusyError, InvalidArgumentError, OutOfMemoryError
 from optireduce._library import byref, check, library, nanoseconds
 from optireduce._operation import Operation
@@ -113,8 +113,8 @@ class Group:
         come with later operations. So wait for the step's operations, close it,
         and only then read their arrays.
 
-        used=False: the results are thrown away, on all ranks alike (an overflow
-        under a loss scale, say); what is owed is as if the step had never been.
+        used=False: the results are thrown away, on all ranks alike (see judge_step);
+        what is owed is as if the step had never been.
         WaitTimeoutError: the daemon will still do it; call again.
         """
         outcome = _STEP_USED if used else _STEP_SKIPPED
@@ -123,6 +123,31 @@ class Group:
                                       nanoseconds(timeout_s, 10**9), byref(closed)))
         self._open.pop(step, None)
         return closed.value
+
+    def submit_verdict(self, step, parameters=None):
+        """Starts the verdict on a step whose operations have all ended.
+
+        By it all ranks learn alike whether the step is good, as one of them alone
+        cannot know: PendingVerdict.wait. All ranks do it at the same place among
+        their operations. Of a group there is one at a time: read the last one first.
+
+        parameters: the model's, an array or several, of floating types and in any
+        memory: then the verdict tells how far the replicas are apart.
+        """
+        sketch = None if parameters is None else byref(_verdict.sketch(parameters))
+        number = ctypes.c_uint64()
+        check(library().or_verdict_submit(self._session._handle.pointer, self._number, step, sketch, byref(number)))
+        return _verdict.PendingVerdict(self._session, number.value)
+
+    def judge_step(self, step, parameters=None):
+        """The verdict on a step, as soon as all ranks have asked for it.
+
+            if not group.judge_step(step).good: ...
+
+        See submit_verdict. Between the waits for the step's operations and
+        close_step(step, used=verdict.good).
+        """
+        return self.submit_verdict(step, parameters).wait()
 
     def state_dict(self, timeout_s=5.0):
         """What the group's buckets lost and have not got back yet, as bytes.

@@ -44,6 +44,8 @@ class GroupSettings(ctypes.Structure):
         ("suspect_after_ns", c_int64),
         ("dead_after_ns", c_int64),
         ("formation_limit_ns", c_int64),
+        ("min_fraction", c_double),
+        ("halt_after", c_uint32),
     ]
 
 
@@ -106,6 +108,33 @@ class Report(ctypes.Structure):
     ]
 
 
+class Sketch(ctypes.Structure):
+    _fields_ = [("elements", c_uint64), ("sums", c_double * 16)]
+
+
+class Verdict(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("step", c_uint64),
+        ("world", c_uint32),
+        ("bad_steps", c_uint32),
+        ("below_floor", c_uint32),
+        ("halt_advised", c_uint32),
+        ("min_fraction", c_double),
+        ("halt_after", c_uint32),
+        ("least_present_rank", c_uint32),
+        ("least_present", c_double),
+        ("absent", c_uint64),
+        ("lacking", c_uint64 * (MAX_WORLD // 64)),
+        ("non_finite", c_uint64 * (MAX_WORLD // 64)),
+        ("lacking_count", c_uint32),
+        ("non_finite_count", c_uint32),
+        ("divergence", c_double),
+        ("divergent_rank", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
 # Name -> (result, arguments). A session is a void pointer, groups and
 # operations are 64-bit numbers.
 _CALLS = {
@@ -132,6 +161,9 @@ _CALLS = {
     "or_wait": (c_int, [c_void_p, c_uint64, c_int64, POINTER(Report)]),
     "or_state_save": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_uint64)]),
     "or_state_load": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_uint64)]),
+    "or_sketch_add": (c_int, [POINTER(Sketch), c_int32, c_void_p, c_uint64]),
+    "or_verdict_submit": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(Sketch), POINTER(c_uint64)]),
+    "or_verdict_wait": (c_int, [c_void_p, c_uint64, c_int64, POINTER(Verdict)]),
     "or_step_close": (c_int, [c_void_p, c_uint64, c_uint64, c_int32, c_int64, POINTER(c_uint64)]),
 }
 
@@ -208,6 +240,11 @@ def initialized(struct_type):
 def nanoseconds(value, unit):
     """`value` times `unit` ns; None is 0, the default."""
     return 0 if value is None else max(round(value * unit), 1)
+
+
+def ranks_of(bits):
+    """The ranks of a set, in order."""
+    return [r for r in range(MAX_WORLD) if bits[r // 64] >> (r % 64) & 1]
 
 
 def text(value):

@@ -56,7 +56,7 @@ def _make_report(c):
         absent=c.absent,
         contributions=c.contributions,
         min_contributors=c.min_contributors,
-        missing_ranks=[r for r in range(_library.MAX_WORLD) if c.missing[r // 64] >> (r % 64) & 1],
+        missing_ranks=_library.ranks_of(c.missing),
         stage1_loss=c.stage1_loss,
         stage2_loss=c.stage2_loss,
         missing_fraction=c.missing_fraction,

@@ -59,7 +59,7 @@ class Session:
     def create_group(self, rank, world, *, rendezvous_dir=None, exchange=None, name="default", timeout_s=10.0,
                      soft_ms=None, stage1_ms=None, early_wait_ms=None, hard_ms=None, window=None,
                      quorum_permille=None, fill=None, mtu=None, memory_budget_bytes=None, heartbeat_ms=None,
-                     suspect_after_ms=None, dead_after_ms=None):
+                     suspect_after_ms=None, dead_after_ms=None, min_fraction=None, halt_after=None):
         """Joins ranks 0..world-1 to a group; returns when all have answered.
 
         The ranks meet in `rendezvous_dir`, a directory that all of them see, or
@@ -86,6 +86,8 @@ class Session:
         settings.suspect_after_ns = nanoseconds(suspect_after_ms, _MS)
         settings.dead_after_ns = nanoseconds(dead_after_ms, _MS)
         settings.formation_limit_ns = nanoseconds(timeout_s, _S)
+        settings.min_fraction = min_fraction or 0
+        settings.halt_after = halt_after or 0
         if (rendezvous_dir is None) == (exchange is None):
             raise InvalidArgumentError("create_group needs either rendezvous_dir or exchange")
         if exchange is not None:

@@ -8,7 +8,7 @@
 namespace optireduce::core {
 
 uint32_t SettingsHash(const GroupConfig& config) {
-  const std::array<uint64_t, 13> settings = {
+  const std::array<uint64_t, 15> settings = {
       config.payload_bytes,
       config.window,
       config.quorum_permille,
@@ -22,6 +22,8 @@ uint32_t SettingsHash(const GroupConfig& config) {
       static_cast<uint64_t>(config.fill),
       config.memory_budget,
       config.ledger_budget,
+      config.congestion_control,
+      config.incast,
   };
   std::array<uint8_t, 8 * settings.size()> bytes;
   for (size_t i = 0; i < settings.size(); ++i) {

@@ -45,12 +45,21 @@ struct GroupConfig {
   FillPolicy fill = FillPolicy::kZero;
   size_t memory_budget = size_t{256} << 20;  // bytes of op state
   size_t ledger_budget = size_t{64} << 20;   // bytes of residuals and debts
+  // Each path's rate follows what its queues do (rate_controller.h). Needs
+  // EngineConfig::rate_bps.
+  bool congestion_control = false;
+  // How many ranks send contributions to one owner at a time; 0: all others.
+  uint32_t incast = 0;
 
   // This formation, drawn anew each time.
   uint32_t tag = 0;
   OpSeq first_op{};
   Rank self{};
   std::vector<Endpoint> members;  // by rank; size() is N, 1..1024
+
+  // A local matter: the share of EngineConfig::rate_bps, which is then needed,
+  // that the group may use; 1000: all of it.
+  uint32_t share_cap_permille = 1000;
 
   // Liveness, repair and room, local matters.
   uint32_t max_buckets = 1024;  // with residuals and debts, at least 1

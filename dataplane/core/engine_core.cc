@@ -10,9 +10,6 @@
 namespace optireduce::core {
 namespace {
 
-// Ethernet, IPv4 and UDP headers, which take their share of the link too.
-constexpr uint32_t kEncapsulationBytes = 14 + wire::kIpv4UdpBytes;
-
 uint64_t Key(uint32_t tag, uint16_t port) { return uint64_t{tag} << 16 | port; }
 
 Verdict VerdictOf(wire::WireError error) {
@@ -101,6 +98,20 @@ absl::Status Validate(const GroupConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateRates(const GroupConfig& config, uint64_t line_bps) {
+  const uint32_t share = config.share_cap_permille;
+  if (share < 1 || share > 1000) {
+    return Invalid("share_cap_permille is 1 to 1000, not " +
+                   std::to_string(share));
+  }
+  if (line_bps == 0 && (config.congestion_control || share < 1000)) {
+    return Invalid(
+        "congestion_control and a share_cap_permille under 1000 need the "
+        "engine's rate_bps");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& config)
@@ -118,6 +129,10 @@ Group* EngineCore::Find(GroupId group) const {
 absl::StatusOr<GroupId> EngineCore::AddGroup(const GroupConfig& config,
                                              Timestamp now) {
   if (absl::Status status = Validate(config); !status.ok()) return status;
+  if (absl::Status status = ValidateRates(config, pacer_.rate_bps());
+      !status.ok()) {
+    return status;
+  }
   const uint64_t key =
       Key(config.tag, config.members[config.self.index()].port);
   if (by_tag_and_port_.contains(key)) {
@@ -126,7 +141,8 @@ absl::StatusOr<GroupId> EngineCore::AddGroup(const GroupConfig& config,
                        " of this formation is on this engine already");
   }
   const GroupId id(next_group_id_++);
-  auto group = std::make_unique<Group>(id, config, &transitions_, now);
+  auto group = std::make_unique<Group>(id, config, pacer_.rate_bps(),
+                                       &transitions_, now);
   if (!group->memory_ok()) {
     return Refusal(absl::StatusCode::kResourceExhausted,
                    "no memory for a group's budget of " +
@@ -226,9 +242,9 @@ Timestamp EngineCore::NextWakeup() const {
   Timestamp next = Timestamp::Never();
   for (const auto& group : groups_) {
     next = std::min(next, group->next_due());
-    if (group->HasPacket()) {
-      next = std::min(next, pacer_.NextSend(last_now_));
-    }
+    const Timestamp packet = group->NextPacketAt(last_now_);
+    if (packet == Timestamp::Never()) continue;
+    next = std::min(next, std::max(packet, pacer_.NextSend(last_now_)));
   }
   return next;
 }

@@ -62,6 +62,7 @@ struct TxDescriptor {
   // Varies by stream, for path entropy: a hint for the UDP source port, which
   // no receiver looks at.
   uint16_t flow = 0;
+  bool ecn_capable = false;  // a switch may mark it: its sender will hear of it
 };
 
 constexpr size_t MaxDatagramBytes(size_t payload_bytes) {
@@ -97,6 +98,11 @@ struct PeerStatus {
   uint64_t packets_received = 0;
   OpSeq open_upto{};
   OpSeq done_upto{};
+  // With congestion control: how fast it may be sent to, and why. Else 0.
+  uint64_t rate_bps = 0;
+  Duration round_trip;
+  Duration queueing;
+  uint64_t echoes_ignored = 0;  // could not be true, or said nothing new
 };
 struct GroupStatus {
   uint32_t tag = 0;

@@ -24,7 +24,7 @@ LedgerConfig LedgerOf(const GroupConfig& config, size_t slots) {
 
 }  // namespace
 
-Group::Group(GroupId id, const GroupConfig& config,
+Group::Group(GroupId id, const GroupConfig& config, uint64_t line_bps,
              TransitionCounts* transitions, Timestamp now)
     : id_(id),
       config_(config),
@@ -49,6 +49,7 @@ Group::Group(GroupId id, const GroupConfig& config,
       control_due_words_(BitmapView::WordsFor(peers_.size())),
       control_due_(control_due_words_, peers_.size()),
       requests_(kRequests),
+      line_bps_(line_bps),
       events_(slots_.size() * 6 + peers_.size() * 4 + 16),
       formation_deadline_(now + config.formation_limit),
       hello_at_(now),
@@ -60,6 +61,7 @@ Group::Group(GroupId id, const GroupConfig& config,
     peers_[i].last_heard = now;
     peers_[i].newest_data = config.first_op;
   }
+  SetUpRates();
   WakeBy(now);
 }
 
@@ -405,6 +407,13 @@ GroupStatus Group::Status() const {
     row.packets_received = peer.packets_received;
     row.open_upto = peer.open_upto;
     row.done_upto = peer.done_upto;
+  }
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const RateController& control = paths_[i].control;
+    status.peers[i].rate_bps = control.rate_bps();
+    status.peers[i].round_trip = control.round_trip();
+    status.peers[i].queueing = control.queueing();
+    status.peers[i].echoes_ignored = control.echoes_ignored();
   }
   return status;
 }

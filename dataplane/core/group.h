@@ -10,6 +10,7 @@
 //   group_bounds.cc      what stages took: for the bounds of later ops
 //   group_repair.cc      bounded ops: what to ask for again, and answers
 //   group_send.cc        what to send next
+//   group_rate.cc        how fast, and to how many at once
 // Rule numbers in comments refer to docs/PROTOCOL.md.
 
 #ifndef OPTIREDUCE_DATAPLANE_CORE_GROUP_H_
@@ -32,6 +33,8 @@
 #include "dataplane/core/lateness.h"
 #include "dataplane/core/ledger.h"
 #include "dataplane/core/op.h"
+#include "dataplane/core/pacer.h"
+#include "dataplane/core/rate_controller.h"
 #include "dataplane/core/repair.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/round_trip.h"
@@ -39,6 +42,15 @@
 #include "proto/wire.h"
 
 namespace optireduce::core {
+
+// Ethernet, IPv4 and UDP headers, which take their share of the link too.
+inline constexpr uint32_t kEncapsulationBytes = 14 + wire::kIpv4UdpBytes;
+
+// The way to one peer, under congestion control.
+struct Path {
+  RateController control;
+  Pacer pacer;  // at the controller's rate
+};
 
 // What one rank knows of another.
 struct Peer {
@@ -67,6 +79,8 @@ struct Peer {
   // contributions.
   Timestamp last_stream;
   OpSeq newest_data{};
+  uint32_t unechoed = 0;  // data and results since the last FEEDBACK
+  Timestamp echoed_at;    // when that was
 
   // Control packets to send.
   bool hello_due = false;
@@ -103,8 +117,9 @@ struct Request {
 
 class Group {
  public:
-  Group(GroupId id, const GroupConfig& config, TransitionCounts* transitions,
-        Timestamp now);
+  // `line_bps`: the engine's rate; 0: no limit is known.
+  Group(GroupId id, const GroupConfig& config, uint64_t line_bps,
+        TransitionCounts* transitions, Timestamp now);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
@@ -130,8 +145,8 @@ class Group {
   void Advance(Timestamp now);
   // Fills one descriptor; false if there is nothing to send now.
   bool NextPacket(TxDescriptor* out, Timestamp now);
-  // Whether NextPacket might return true.
-  bool HasPacket() const;
+  // When NextPacket might return true.
+  Timestamp NextPacketAt(Timestamp now);
   Timestamp next_due() const { return next_due_; }
   bool PopEvent(Event* event);
   GroupStatus Status() const;
@@ -365,6 +380,7 @@ class Group {
   bool Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk);
   bool NextControl(TxDescriptor* out, Timestamp now);
   bool NextRequest(TxDescriptor* out, Timestamp now);
+  bool MustWait(const Request& request, Timestamp now);
   bool AnswerRequest(const Request& request, TxDescriptor* out, Timestamp now);
   bool NextOpen(TxDescriptor* out, Timestamp now);
   bool NextResult(TxDescriptor* out, Timestamp now);
@@ -375,7 +391,8 @@ class Group {
                     Timestamp now);
   bool CanResend(const Op& op, Rank peer, uint32_t local) const;
   void QueueResult(Op* op, uint32_t local);
-  bool MaySendData(const Op& op, Rank owner, uint32_t position) const;
+  bool MaySendData(const Op& op, Rank owner, uint32_t position, Timestamp now);
+  bool HasCredit(const Op& op, Rank owner, uint32_t position) const;
   uint32_t StreamChunk(const Op& op, Rank owner, uint32_t position,
                        uint32_t chunks) const;
   void AddOwnChunk(Op* op, uint32_t local, Timestamp now);
@@ -390,9 +407,23 @@ class Group {
   bool ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const;
   size_t EncodeFeedback(Rank rank, uint8_t* body, Timestamp now);
   wire::Header HeaderFor(wire::PacketType type, Timestamp now) const;
-  void Finish(const wire::Header& header, Rank peer, TxDescriptor* out);
+  void Finish(const wire::Header& header, Rank peer, TxDescriptor* out,
+              Timestamp now);
   wire::Watermarks OwnWatermarks() const;
   void MarkControl(Rank rank) { control_due_.Set(rank.index()); }
+
+  // group_rate.cc
+  void SetUpRates();
+  uint64_t Ceiling() const;
+  void NoteSent(Rank peer, uint32_t bytes, Timestamp now);
+  bool MayLeaveAt(Timestamp at, Timestamp now);
+  bool MayUseShare(Timestamp now);
+  bool MaySendTo(Rank peer, Timestamp now);
+  bool MayStartStream(const Op& op) const;
+  void NoteStreamFrom(Rank source, Timestamp now);
+  void NotePathEcho(Rank source, const wire::Header& header,
+                    const wire::FeedbackBody& feedback, Timestamp now);
+  void NoteNeed(const Op& op, Duration bound);
 
   const GroupId id_;
   const GroupConfig config_;
@@ -424,7 +455,16 @@ class Group {
   std::vector<Request> requests_;  // a ring
   size_t requests_head_ = 0;
   size_t requests_count_ = 0;
+  bool requests_ready_ = false;  // one of them may leave
   bool maybe_sendable_ = false;  // an op may have something to send
+  // Something that a rate holds back may leave.
+  Timestamp blocked_until_ = Timestamp::Never();
+
+  // Rates.
+  const uint64_t line_bps_;
+  Pacer share_;              // of the line
+  std::vector<Path> paths_;  // by rank; none without congestion control
+  uint64_t needed_bps_ = 0;  // on each path, for the newest op's bound
 
   // Events, a ring.
   std::vector<PendingEvent> events_;

@@ -56,6 +56,7 @@ Verdict Group::OnPacket(const wire::Header& header,
   if (header.type == wire::PacketType::kData ||
       header.type == wire::PacketType::kResult) {
     peer.last_stream = now;
+    NoteStreamFrom(source, now);
   }
   peer.ecn_marks = static_cast<uint16_t>(peer.ecn_marks + ecn_marked);
   peer.echo_valid = true;
@@ -413,6 +414,7 @@ Verdict Group::OnFeedback(Rank source, const wire::Header& header,
   }
   OnWatermarks(source, feedback.watermarks, now);
   NoteEcho(source, feedback, now);
+  NotePathEcho(source, header, feedback, now);
   for (size_t i = 0; i < feedback.num_credits; ++i) {
     OnCredit(source, feedback.credits[i], now);
   }

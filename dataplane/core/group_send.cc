@@ -18,6 +18,9 @@ using wire::PacketType;
 // needed any more stays bounded work.
 constexpr uint32_t kScatterBudget = 4096;
 
+// Likewise answers that wait for their path.
+constexpr size_t kMostWaiting = 64;
+
 }  // namespace
 
 // False if the ring is full; who asked will ask again.
@@ -26,12 +29,16 @@ bool Group::Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk) {
   requests_[(requests_head_ + requests_count_) % requests_.size()] = {
       kind, peer, seq, chunk};
   ++requests_count_;
+  requests_ready_ = true;
   return true;
 }
 
-bool Group::HasPacket() const {
-  return requests_count_ > 0 || maybe_sendable_ ||
-         control_due_.FindFirstSet() < world();
+Timestamp Group::NextPacketAt(Timestamp now) {
+  if ((requests_ready_ && requests_count_ > 0) ||
+      control_due_.FindFirstSet() < world()) {
+    return now;
+  }
+  return maybe_sendable_ ? share_.NextSend(now) : blocked_until_;
 }
 
 wire::Watermarks Group::OwnWatermarks() const {
@@ -48,17 +55,25 @@ wire::Header Group::HeaderFor(PacketType type, Timestamp now) const {
 }
 
 // The body is in place; writes the header and the trailer.
-void Group::Finish(const wire::Header& header, Rank peer, TxDescriptor* out) {
+void Group::Finish(const wire::Header& header, Rank peer, TxDescriptor* out,
+                   Timestamp now) {
   wire::EncodeHeader(header, out->buffer);
   out->length = static_cast<uint32_t>(
       wire::Seal(out->buffer, wire::kHeaderBytes + header.length));
   out->source = config_.members[config_.self.index()];
   out->destination = PeerOf(peer).endpoint;
   out->flow = static_cast<uint16_t>(header.op_seq * 31 + peer.value());
+  out->ecn_capable = config_.congestion_control;
+  NoteSent(peer, out->length + kEncapsulationBytes, now);
 }
 
 bool Group::NextPacket(TxDescriptor* out, Timestamp now) {
+  if (now >= blocked_until_) {
+    blocked_until_ = Timestamp::Never();
+    requests_ready_ = maybe_sendable_ = true;
+  }
   if (NextControl(out, now) || NextRequest(out, now)) return true;
+  if (!share_.MaySend(now)) return false;
   // Looking may make something sendable: the own chunk may be the last that a
   // result waits for.
   while (std::exchange(maybe_sendable_, false)) {
@@ -116,7 +131,7 @@ bool Group::NextControl(TxDescriptor* out, Timestamp now) {
   }
   if (!peer.has_control_due()) control_due_.Clear(index);
   header.length = static_cast<uint16_t>(length);
-  Finish(header, rank, out);
+  Finish(header, rank, out, now);
   return true;
 }
 
@@ -130,6 +145,8 @@ size_t Group::EncodeFeedback(Rank rank, uint8_t* body, Timestamp now) {
       (now - peer.echo_arrival).nanos() / 1000, 0, UINT16_MAX));
   feedback.received = static_cast<uint32_t>(peer.packets_received);
   feedback.ecn_marks = peer.ecn_marks;
+  peer.unechoed = 0;
+  peer.echoed_at = now;
   peer.echo_valid = false;  // one sample per packet
   for (OpSeq seq = floor_; seq.IsBefore(high_); seq = seq.Next()) {
     const Op* op = FindOp(seq);
@@ -146,14 +163,29 @@ size_t Group::EncodeFeedback(Rank rank, uint8_t* body, Timestamp now) {
 }
 
 bool Group::NextRequest(TxDescriptor* out, Timestamp now) {
-  while (requests_count_ > 0) {
+  size_t waiting = 0;
+  for (size_t left = requests_ready_ ? requests_count_ : 0;
+       left > 0 && waiting < kMostWaiting; --left) {
     const Request request = requests_[requests_head_];
     requests_head_ = (requests_head_ + 1) % requests_.size();
     --requests_count_;
     if (PeerOf(request.peer).dead) continue;
+    if (MustWait(request, now)) {
+      Ask(request.kind, request.peer, request.seq, request.chunk);
+      ++waiting;
+      continue;
+    }
     if (AnswerRequest(request, out, now)) return true;
   }
+  requests_ready_ = false;
   return false;
+}
+
+// Chunks are paced whenever they are sent; questions wait for nobody.
+bool Group::MustWait(const Request& request, Timestamp now) {
+  return (request.kind == Request::Kind::kResult ||
+          request.kind == Request::Kind::kData) &&
+         !(MayUseShare(now) && MaySendTo(request.peer, now));
 }
 
 // False if the op has moved on and there is nothing to say any more.
@@ -165,7 +197,7 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
     if (op != nullptr && CanAnswer(*op)) return false;
     wire::Header header = HeaderFor(PacketType::kGone, now);
     header.op_seq = request.seq.value();
-    Finish(header, peer, out);
+    Finish(header, peer, out, now);
     return true;
   }
   if (op == nullptr) return false;
@@ -237,7 +269,7 @@ void Group::SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now) {
   header.fingerprint = op->fingerprint;
   header.length = static_cast<uint16_t>(
       wire::EncodeOpen(open, out->buffer + wire::kHeaderBytes));
-  Finish(header, peer, out);
+  Finish(header, peer, out, now);
 }
 
 // Whether a frozen or gathered chunk can be sent again. Of an exact op not
@@ -292,6 +324,7 @@ bool Group::ResultOf(Op* op, TxDescriptor* out, Timestamp now) {
       next = sending.results_frozen;
       continue;
     }
+    if (!MaySendTo(rank, now)) continue;
     const bool tail =
         sending.results_total - next <= TailLength(sending.results_total);
     const uint32_t local = sending.results[next++];
@@ -326,7 +359,7 @@ void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
     header.flags |= wire::kFlagIncluded;
   }
   std::memcpy(out->buffer + wire::kHeaderBytes, payload, info.bytes);
-  Finish(header, peer, out);
+  Finish(header, peer, out, now);
   if ((flags & wire::kFlagRepair) == 0) op->repair_budget.OnFirst(out->length);
 }
 
@@ -351,20 +384,27 @@ bool Group::DataOf(Op* op, TxDescriptor* out, Timestamp now) {
   size_t waiting = 0;  // streams in a row
   for (uint32_t budget = kScatterBudget; budget > 0; --budget) {
     if (sending.streams_left == 0 || waiting == world()) return false;
+    if (sending.data_turn == 0) sending.streams_before = 0;
     // Everybody starts with another owner, and with himself last.
     const Rank owner =
         RankAt((config_.self.index() + 1 + sending.data_turn) % world());
     sending.data_turn = (sending.data_turn + 1) % world();
     uint32_t& position = sending.data_next[owner.index()];
     const uint32_t chunks = op->plan.ChunksOf(owner);
-    if (position == chunks || !MaySendData(*op, owner, position)) {
+    const bool through = position == chunks;
+    const bool may = !through && MaySendData(*op, owner, position, now);
+    sending.streams_before += !through;
+    if (!may) {
       ++waiting;
       continue;
     }
     waiting = 0;
     const bool sent = NextOfStream(op, owner, position++, out, now);
     if (op->state != OpState::kActive) return sent;  // its last own chunk
-    if (position == chunks) --sending.streams_left;
+    if (position == chunks) {
+      --sending.streams_left;
+      --sending.streams_before;
+    }
     if (sent) return true;
   }
   return false;
@@ -398,10 +438,18 @@ uint32_t Group::StreamChunk(const Op& op, Rank owner, uint32_t position,
   return (offset + position) % chunks;
 }
 
+bool Group::MaySendData(const Op& op, Rank owner, uint32_t position,
+                        Timestamp now) {
+  if (!op.is_exact()) {
+    return IsSelf(owner) || (MayStartStream(op) && MaySendTo(owner, now));
+  }
+  return HasCredit(op, owner, position) &&
+         (IsSelf(owner) || MaySendTo(owner, now));
+}
+
 // Exact mode: an owner takes chunks once it has opened the op, and as far as
 // its stash reaches.
-bool Group::MaySendData(const Op& op, Rank owner, uint32_t position) const {
-  if (!op.is_exact()) return true;
+bool Group::HasCredit(const Op& op, Rank owner, uint32_t position) const {
   if (IsSelf(owner)) return position < op.reduction.credit_limit();
   if (!op.seq.IsBefore(PeerOf(owner).open_upto)) return false;
   uint32_t reduced = op.acknowledged[owner.index()];
@@ -455,7 +503,7 @@ bool Group::SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
   header.length = static_cast<uint16_t>(info.bytes);
   header.flags = flags;
   header.timeout = Advertised(*op);
-  Finish(header, peer, out);
+  Finish(header, peer, out, now);
   if ((flags & wire::kFlagRepair) == 0) op->repair_budget.OnFirst(out->length);
   return true;
 }
@@ -480,7 +528,7 @@ bool Group::SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,
   header.fingerprint = op->fingerprint;
   header.length = static_cast<uint16_t>(
       wire::EncodeNack(nack, out->buffer + wire::kHeaderBytes));
-  Finish(header, peer, out);
+  Finish(header, peer, out, now);
   return true;
 }
 

@@ -56,6 +56,7 @@ void Group::SetBounds(Op* op) {
   op->report.result_bound = bounds.result;
   op->limit = std::min(op->limit, op->close_bound);
   RepairBy(op, quorum);
+  NoteNeed(*op, bounds.result);
 }
 
 Timestamp Group::DueOf(const Op& op) const {

@@ -39,7 +39,8 @@ struct OpSending {
   // wait.
   uint32_t* data_next = nullptr;
   uint32_t data_turn = 0;
-  uint32_t streams_left = 0;  // that are not through
+  uint32_t streams_before = 0;  // not through, of those before that one
+  uint32_t streams_left = 0;    // that are not through
   // Frozen chunks in the order of their freezing, and how many of them each
   // rank has been sent. Ranks take turns here too.
   uint32_t* results = nullptr;

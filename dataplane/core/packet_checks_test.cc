@@ -512,7 +512,7 @@ TEST(FormationTest, AHelloDoesNotProveThePath) {
 
 TEST(SettingsTest, EverySharedSettingCounts) {
   const GroupConfig base;
-  std::vector<GroupConfig> others(12, base);
+  std::vector<GroupConfig> others(14, base);
   others[0].payload_bytes += 16;
   others[1].window += 1;
   others[2].quorum_permille += 1;
@@ -525,12 +525,15 @@ TEST(SettingsTest, EverySharedSettingCounts) {
   others[9].adaptive_bounds = false;
   others[10].least_bound = base.least_bound + kNanosecond;
   others[11].ledger_budget += 1;
+  others[12].congestion_control = true;
+  others[13].incast = 1;
   for (const GroupConfig& config : others) {
     EXPECT_NE(SettingsHash(config), SettingsHash(base));
   }
   GroupConfig local = base;
   local.self = Rank(1);
   local.heartbeat = Duration::Millis(7);
+  local.share_cap_permille = 500;
   EXPECT_EQ(SettingsHash(local), SettingsHash(base));
 }
 

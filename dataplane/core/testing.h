@@ -28,7 +28,8 @@ class TestNet {
   using Delay =
       std::function<Duration(const wire::Header&, Rank from, Rank to)>;
 
-  explicit TestNet(size_t world, const GroupConfig& settings = {}) {
+  explicit TestNet(size_t world, const GroupConfig& settings = {},
+                   const EngineConfig& engine = {}) {
     for (size_t i = 0; i < world; ++i) {
       config_ = settings;
       config_.tag = kTag;
@@ -38,7 +39,7 @@ class TestNet {
             {NetAddress::FromIpv4(static_cast<uint32_t>(0x0A000001 + j)),
              static_cast<uint16_t>(5000 + j)});
       }
-      cores_.push_back(std::make_unique<EngineCore>(EngineConfig{}));
+      cores_.push_back(std::make_unique<EngineCore>(engine));
       groups_.push_back(*cores_.back()->AddGroup(config_, now_));
       config_.members.clear();
     }
@@ -50,6 +51,8 @@ class TestNet {
   Timestamp now() const { return now_; }
   void set_filter(Filter filter) { filter_ = std::move(filter); }
   void set_delay(Delay delay) { delay_ = std::move(delay); }
+  // Whose packets find congestion on their way.
+  void set_marks(Filter marks) { marks_ = std::move(marks); }
   // Events of a rank, in order.
   std::vector<Event>& events(size_t rank) { return events_[rank]; }
   // The report of the rank's op, or null if it has not ended.
@@ -88,6 +91,7 @@ class TestNet {
     Timestamp arrival;
     Endpoint source;
     Endpoint destination;
+    bool marked;
     std::vector<uint8_t> bytes;
   };
 
@@ -100,7 +104,7 @@ class TestNet {
     for (const Datagram& each : due) {
       const size_t to = each.destination.port - 5000u;
       cores_[to]->OnPacket(
-          {each.source.address, each.destination.port, false, each.bytes},
+          {each.source.address, each.destination.port, each.marked, each.bytes},
           each.arrival, now_);
     }
     for (size_t i = 0; i < cores_.size(); ++i) {
@@ -138,6 +142,7 @@ class TestNet {
                         {arrival,
                          tx.source,
                          tx.destination,
+                         marks_ && marks_(header, from, to),
                          {tx.buffer, tx.buffer + tx.length}});
     }
   }
@@ -149,6 +154,7 @@ class TestNet {
   std::vector<std::vector<Event>> events_;
   std::vector<Datagram> in_flight_;
   Filter filter_;
+  Filter marks_;
   Delay delay_;
 };
 

@@ -182,6 +182,7 @@ void Host::HandIn(const Packet& packet, Timestamp now) {
   view.source = packet.source.address;
   view.destination_port = packet.destination.port;
   view.bytes = packet.bytes();
+  view.ecn_marked = packet.marked;
   const Timestamp arrival =
       spec_.hardware_clock ? packet.arrived : std::min(last_poll_, now);
   core::Verdict verdict;
@@ -250,6 +251,8 @@ void Host::SendOne(PacketPool::Ref ref, const core::TxDescriptor& descriptor,
   packet.origin = Origin::kSent;
   packet.length = descriptor.length;
   packet.arrived = Timestamp();
+  packet.ecn_capable = descriptor.ecn_capable;
+  packet.marked = false;
   wire::Header header;
   if (wire::DecodeHeader(packet.bytes(), &header) != wire::WireError::kOk ||
       wire::CheckCrc(packet.bytes()) != wire::WireError::kOk) {

@@ -151,6 +151,11 @@ void Network::Switch(PacketPool::Ref ref) {
     pool_->Free(ref);
     return;
   }
+  const uint64_t above = port.spec.mark_above_bytes;
+  if (packet.ecn_capable && above > 0 &&
+      port.in.Backlog(loop_->now()) > above) {
+    packet.marked = true;
+  }
   const Timestamp left = port.in.Transmit(bytes, loop_->now());
   loop_->At(left + port.spec.delay, this, kAtHost, ref);
 }

@@ -32,6 +32,8 @@ struct LinkSpec {
   Duration delay = Duration::Micros(2);  // NIC to switch, or switch to NIC
   uint64_t nic_queue_bytes = 64 << 10;
   uint64_t switch_queue_bytes = 512 << 10;
+  // The switch marks cores' packets that find more in its queue; 0: none.
+  uint64_t mark_above_bytes = 0;
 };
 
 // On/off traffic of somebody else into a host's switch port.

@@ -47,16 +47,20 @@ constexpr char kHelp[] =
   optisim baseline --algorithm ring|bcube|tree|nccl_like|ps|tar|tar2d|ours[,..]
       [--hosts N] [--bytes S] [--rate GBPS] [--mtu M] [--ops K] [--seed S]
       [--background none|tail15|tail30|FLOWS:PAUSE_US:BURST_US] [--loss P]
-      [--share-cap X] [--period X] [--late X] [--jitter X] [--quorum PERMILLE]
+      [--share-cap X] [--congestion-control] [--incast I] [--period X] [--late X]
+      [--jitter X] [--quorum PERMILLE] [--rate-change AFTER:FACTOR] [--jobs 1|2]
       [--json] [--samples FILE]
       Times of K (100) all-reduces of S (25 MiB) bytes on N (8) hosts at GBPS (10):
       the published algorithms over a reliable transport, and ours, all on the
       same network beside the same background traffic; goodputs in Gb/s. P: the
       share of all packets that is lost. Ours alone may be told to use a share of
-      the line, to start ops a period apart, with rank 0 late with every 20th or
-      every rank by up to a jitter, all in times of the bytes on an idle line, and
-      to start its clocks once a share of the ranks is there. --samples: each time,
-      a line of JSON for each algorithm.
+      the line, to adapt its rates, how many ranks send to one host at a time, and
+      to start ops a period apart, with rank 0 late with every 20th or every rank
+      by up to a jitter, all in times of the bytes on an idle line; to start its
+      clocks once a share of the ranks is there; that all cables change their rate
+      by FACTOR after so many of these times; and that a second job of N hosts, of
+      which host 0 is one, does the same. --samples: each time, a line of JSON for
+      each algorithm.
   optisim mse --algorithm ring|tar|ps [--hosts N] [--drop P] [--ops K] [--seed S]
       [--samples FILE]
       How far averages are off if packets are dropped with the chance P (0.001)

@@ -46,6 +46,8 @@ struct Packet {
   // What the sender wrote; the bytes may differ once they are corrupt.
   wire::Header header;
   Timestamp arrived;  // at the NIC, simulation time
+  bool ecn_capable = false;
+  bool marked = false;  // by a switch that is congested
   uint32_t length = 0;
   uint8_t* buffer = nullptr;  // `capacity` of the pool
 

@@ -38,6 +38,7 @@ Duration Between(Duration low, Duration high, Rng* rng) {
 
 constexpr uint64_t kStepsSalt = 0x57e9'57e9'57e9'57e9u;
 constexpr uint64_t kCodecSalt = 0xc0de'c0de'c0de'c0deu;
+constexpr uint64_t kRatesSalt = 0x5ca1ab1e;
 
 class Draw {
  public:
@@ -45,7 +46,8 @@ class Draw {
       : rng_(seed),
         bounds_rng_(~seed),
         steps_rng_(seed ^ kStepsSalt),
-        codec_rng_(seed ^ kCodecSalt) {
+        codec_rng_(seed ^ kCodecSalt),
+        rates_rng_(seed ^ kRatesSalt) {
     scenario_.seed = seed;
   }
 
@@ -74,12 +76,15 @@ class Draw {
     const Duration delay =
         Between(Duration::Micros(1), Duration::Micros(20), &rng_);
     const bool paced = rng_.Chance(0.5);
+    const uint64_t mark_above =
+        rates_rng_.Chance(0.5) ? rates_rng_.LogUniform(4 << 10, 256 << 10) : 0;
     for (size_t i = 0; i < hosts; ++i) {
       HostSpec host;
       host.link.rate_bps = rng_.Chance(0.05) ? 1'000'000'000 : rate;
       host.link.delay = delay;
       host.link.nic_queue_bytes = 64 << 10;
       host.link.switch_queue_bytes = 4 << 20;
+      host.link.mark_above_bytes = mark_above;
       host.poll_interval =
           Between(Duration::Micros(1), Duration::Micros(10), &rng_);
       host.hardware_clock = rng_.Chance(0.5);
@@ -169,6 +174,19 @@ class Draw {
     config.dead_after = config.heartbeat * 20;
     config.hard_limit = Duration::Millis(600) * crowd;
     config.formation_limit = Duration::Seconds(1) * crowd;
+    DrawRates(world, &config);
+  }
+
+  void DrawRates(size_t world, core::GroupConfig* config) {
+    const bool paced = scenario_.hosts[0].pacer_bps > 0;
+    if (paced) config->congestion_control = rates_rng_.Chance(0.7);
+    if (paced && rates_rng_.Chance(0.3)) {
+      config->share_cap_permille =
+          static_cast<uint32_t>(rates_rng_.Between(200, 1000));
+    }
+    if (rates_rng_.Chance(0.3)) {
+      config->incast = static_cast<uint32_t>(rates_rng_.LogUniform(1, world));
+    }
   }
 
   uint32_t DrawFirstOp() {
@@ -560,6 +578,7 @@ class Draw {
   Rng bounds_rng_;
   Rng steps_rng_;
   Rng codec_rng_;
+  Rng rates_rng_;
   Scenario scenario_;
   size_t world_ = 0;
   size_t ranks_per_host_ = 1;

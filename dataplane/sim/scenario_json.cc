@@ -69,6 +69,7 @@ class Reader {
                     &host.link.nic_queue_bytes);
       link->Integer("switch_queue_bytes", 1'024, kU32,
                     &host.link.switch_queue_bytes);
+      link->Integer("mark_above_bytes", 0, kU32, &host.link.mark_above_bytes);
     });
     root_.Micros("poll_interval_us", &host.poll_interval);
     root_.Bool("hardware_clock", &host.hardware_clock);
@@ -168,6 +169,9 @@ class Reader {
     group->Enum<core::FillPolicy>("fill", FillPolicyFrom, &config.fill);
     group->Integer("memory_budget", 1, INT64_MAX, &config.memory_budget);
     group->Integer("ledger_budget", 1, INT64_MAX, &config.ledger_budget);
+    group->Bool("congestion_control", &config.congestion_control);
+    group->Integer("share_cap_permille", 1, 1000, &config.share_cap_permille);
+    group->Integer("incast", 0, kU32, &config.incast);
     group->Micros("formation_limit_us", &config.formation_limit);
     group->Micros("heartbeat_us", &config.heartbeat);
     group->Micros("suspect_after_us", &config.suspect_after);

@@ -45,6 +45,24 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(figures.FIGURES["others_p99"](outcome), 6)
         self.assertEqual(figures.FIGURES["missing"](outcome), 0.25)
 
+    def test_loss_is_back_in_its_band_after_the_last_ten_ops_that_lack_too_much(self):
+        lacked = [[0.5, 0.5]] * 5 + [[0.0, 0.0]] * 3 + [[0.01, 0.03]] + [[0.0, 0.0]] * 21
+        outcome = {"missing": lacked, "changed_at": 5}
+        self.assertEqual(figures.FIGURES["ops_until_in_band"](outcome), 3 + 10)
+        self.assertEqual(figures.FIGURES["ops_until_in_band"]({**outcome, "changed_at": 9}), 0)
+        outcome["missing"][8] = [0.005, 0.01]
+        self.assertEqual(figures.FIGURES["ops_until_in_band"](outcome), 0)
+
+    def test_bounds_are_near_after_the_last_one_that_is_not(self):
+        outcome = {"took_ns": [[400, 400]] * 2 + [[150, 150]] * 2 + [[100, 100]] * 4, "changed_at": 2,
+                   "bound_ns": [[800, 800]] * 3 + [[200, 201], [200, 199]] + [[190, 190]] * 3}
+        self.assertEqual(figures.FIGURES["ops_until_bound_is_near"](outcome), 2)
+        self.assertEqual(figures.FIGURES["settled_p50"](outcome), 100)
+
+    def test_jobs_are_compared_while_both_run(self):
+        outcome = {"jobs_ended_ns": [[0, 100, 200, 300, 301, 302], [90, 290, 490]]}
+        self.assertAlmostEqual(figures.FIGURES["jobs_ratio"](outcome), 200 / (202 / 4))
+
     def test_background_is_bytes_over_time(self):
         self.assertEqual(figures.FIGURES["background_goodput"]({"background_bytes": 30, "elapsed_ns": 10}), 3)
 
@@ -73,6 +91,23 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(evaluate(outcomes)["sim.n8.tail30.nccl_like_over_ours.mean.uncapped"]["value"], 2.0)
         outcomes["tail30.tree"] = testing.outcome("tail30.tree", [9000])
         self.assertEqual(evaluate(outcomes)["sim.n8.tail30.nccl_like_over_ours.mean.uncapped"]["value"], 2.5)
+
+    def test_the_best_static_incast_is_that_of_the_least_mean(self):
+        outcomes = testing.outcomes()
+        outcomes["incast.ours.i1"] = testing.outcome("incast.ours.i1", [2000])
+        outcomes["incast.ours.i2"] = testing.outcome("incast.ours.i2", [800])
+        made = evaluate(outcomes)
+        self.assertEqual(made["sim.incast.dynamic_over_best_static.mean"]["value"], 1.25)
+        self.assertEqual(made["sim.incast.dynamic_over_i1.mean"]["value"], 0.5)
+
+    def test_rates_after_a_change_are_compared_with_the_new_ideal(self):
+        made = evaluate(testing.outcomes())
+        self.assertEqual(made["sim.rate.ours_over_ideal_after_quarter_rate.p50"]["value"], 0.25)
+        self.assertEqual(made["sim.rate.ours_over_ideal_after_fourfold_rate.p50"]["value"], 4)
+
+    def test_a_switch_has_no_value(self):
+        run = plan.Run("fair.ours", {"congestion-control": True, "jobs": 2}, 5)
+        self.assertEqual(run.arguments("x"), ["baseline", "--congestion-control", "--jobs=2", "--ops=5", "--samples=x"])
 
     def test_errors_are_compared_by_half_of_the_hosts(self):
         made = evaluate(testing.outcomes())
@@ -150,7 +185,8 @@ class ShippedTest(unittest.TestCase):
 
     def test_shipped_settings_have_the_shipped_hash(self):
         settings = shipped.shipped_settings()
-        del settings["share_cap"]
+        for name in shipped.OF_RUNS:
+            del settings[name]
         outcome = testing.outcome("quiet.ours", [1], settings=settings)
         self.assertEqual(shipped.config_hash([outcome]), shipped.shipped_hash())
         self.assertEqual(shipped.differences(outcome), "")
@@ -159,8 +195,8 @@ class ShippedTest(unittest.TestCase):
     def test_every_setting_changes_the_hash_and_is_named(self):
         for name in shipped.shipped_settings():
             settings = shipped.shipped_settings()
-            changed = {"share_cap": settings.pop("share_cap")}
-            (changed if name == "share_cap" else settings)[name] = 0.25
+            changed = {of_runs: settings.pop(of_runs) for of_runs in shipped.OF_RUNS}
+            (changed if name in changed else settings)[name] = 0.25
             outcome = testing.outcome("quiet.ours", [1], settings=settings, **changed)
             self.assertNotEqual(shipped.config_hash([outcome]), shipped.shipped_hash(), name)
             self.assertEqual(shipped.differences(outcome), f"not as shipped: {name} = 0.25")

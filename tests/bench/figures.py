@@ -32,6 +32,41 @@ def missing(outcome):
     return mean(shares) if shares else 0.0
 
 
+BAND = 0.001  # the most that ops may lack on average
+WINDOW = 10  # ops that are averaged
+
+
+def ops_until_in_band(outcome):
+    """Ops after the change of rate, up to the last ten in a row that lack too much."""
+    shares = [mean(op) for op in outcome["missing"][outcome["changed_at"]:]]
+    ends = [end for end in range(WINDOW, len(shares) + 1) if mean(shares[end - WINDOW:end]) > BAND]
+    return max(ends, default=0)
+
+
+def settled(outcome):
+    """What ops take once rates have long changed: those of the second half since then."""
+    after = outcome["took_ns"][outcome["changed_at"]:]
+    return [took for op in after[len(after) // 2:] for took in op]
+
+
+def ops_until_bound_is_near(outcome):
+    """Ops after the change of rate, up to the last one whose bound is over twice what ops take in the end."""
+    most = 2 * percentile(settled(outcome), 0.5)
+    bounds = outcome["bound_ns"][outcome["changed_at"]:]
+    return max((place + 1 for place, op in enumerate(bounds) if max(op) > most), default=0)
+
+
+def jobs_ratio(outcome):
+    """By how much one job is faster than the other while both run."""
+    jobs = outcome["jobs_ended_ns"]
+    begin, end = max(ended[0] for ended in jobs), min(ended[-1] for ended in jobs)
+    spans = []
+    for ended in jobs:
+        inside = [at for at in ended if begin <= at <= end]
+        spans.append((inside[-1] - inside[0]) / (len(inside) - 1))
+    return max(spans) / min(spans)
+
+
 FIGURES = {
     "mean": lambda o: mean(times(o)),
     "p50": lambda o: percentile(times(o), 0.50),
@@ -41,5 +76,9 @@ FIGURES = {
     "ideal": lambda o: o["ideal_ns"],
     "missing": missing,
     "mse": lambda o: mean(o["squared_error"]),
+    "ops_until_in_band": ops_until_in_band,
+    "ops_until_bound_is_near": ops_until_bound_is_near,
+    "settled_p50": lambda o: percentile(settled(o), 0.5),
+    "jobs_ratio": jobs_ratio,
     "background_goodput": lambda o: o["background_bytes"] / o["elapsed_ns"],
 }

@@ -129,7 +129,7 @@ def measure_ours(load, options, capped=False):
     name = f"live.{load}.ours" + (".capped50" if capped else "")
     ranks, outcome = measure(name, load, options, command, config)
     return {**outcome, "took_ns": by_op(rank["took_ns"] for rank in ranks),
-            "missing": by_op(rank["missing"] for rank in ranks), "share_cap": settings.pop("share_cap"),
+            "missing": by_op(rank["missing"] for rank in ranks), **{name: settings.pop(name) for name in shipped.OF_RUNS},
             "settings": settings}
 
 

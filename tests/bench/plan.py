@@ -14,6 +14,10 @@ QUICK_SCALE = (64,)
 FULL_SCALE = (64, 256)  # beyond, the buffers of all ranks do not fit in 24 GB
 BEST_EFFORT_HOSTS = (8, 16, 32, 64)
 BATCHES = 100  # the ops of optisim mse are a multiple of it
+INCASTS = (1, 2, 4)  # fixed ones, besides all others at a time, which is what is shipped
+# tail30, as much shorter as ops of 4 MiB take shorter.
+SHORT_TAIL = "5:48000-144000:8000-24000"
+RATE_OPS = 160  # of runs in which cables change their rate
 LATE_EVERY = 20  # ops: kLateEvery of dataplane/sim/baseline/experiment.h
 
 
@@ -77,7 +81,7 @@ class Run:
     def arguments(self, samples):
         """optisim's; `samples` is where it leaves the raw outcome."""
         flags = {**self.flags, "ops": self.ops, "samples": samples}
-        return [self.command, *(f"--{name}={value}" for name, value in flags.items())]
+        return [self.command, *(f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items())]
 
 
 def scale(options):
@@ -96,6 +100,30 @@ def best_effort_runs(options):
         for algorithm in ("ring", "tar", "ps") if hosts == BEST_EFFORT_HOSTS[0] else ("ring", "tar"):
             flags = {"algorithm": algorithm, "hosts": hosts, "drop": 0.001, "seed": options.seed}
             yield Run(f"mse.n{hosts}.{algorithm}", flags, batch * BATCHES, "mse")
+
+
+def rate_runs(options):
+    """Cables that change their rate, and two jobs that share one; with congestion control."""
+    if 0 < options.ops < RATE_OPS:
+        return
+    common = {"algorithm": "ours", "hosts": 4, "bytes": min(2 * MIB, options.size), "seed": options.seed,
+              "loss": options.loss, "congestion-control": True}
+    # The change comes after some 50 ops; 20 ms pass before the first.
+    for name, rate, after, factor in (("quarter", 10, 60, 0.25), ("fourfold", 2.5, 55, 4)):
+        yield Run(f"rate.ours.{name}", {**common, "rate": rate, "rate-change": f"{after}:{factor}"}, RATE_OPS)
+    yield Run("fair.ours", {**common, "jobs": 2}, RATE_OPS)
+
+
+def incast_runs(options):
+    """How many ranks send to one at a time, under a load that changes all the time."""
+    if options.is_short():
+        return
+    common = {"algorithm": "ours", "hosts": options.hosts, "bytes": min(4 * MIB, options.size), "seed": options.seed,
+              "loss": options.loss, "background": SHORT_TAIL}
+    ops = 1000 if options.full else 200
+    for incast in INCASTS:
+        yield Run(f"incast.ours.i{incast}", {**common, "incast": incast}, min(ops, options.ops or ops))
+    yield Run("incast.ours.all", common, min(ops, options.ops or ops))
 
 
 def runs(options):
@@ -118,6 +146,8 @@ def runs(options):
         plan.append(run("late.ours", 3 * LATE_EVERY, algorithm="ours", period=2, late=10))
         plan.append(run("paced.ours", 3 * LATE_EVERY, algorithm="ours", period=2))
     plan.append(run("quiet.ours", 20, algorithm="ours"))
+    plan.append(run("quiet.ours.controlled", 20, algorithm="ours", congestion_control=True))
+    plan.append(run("tail30.ours.controlled", loaded, algorithm="ours", background="tail30", congestion_control=True))
     for load in LOADS:
         for algorithm in BASELINES:
             plan.append(run(f"{load}.{algorithm}", loaded, algorithm=algorithm, background=load))
@@ -125,7 +155,7 @@ def runs(options):
         plan.append(run(f"n{hosts}.quiet.ours", 20, jumbo, hosts=hosts, algorithm="ours"))
         plan.append(run(f"n{hosts}.tail30.ours", 6400 // hosts, jumbo, hosts=hosts, algorithm="ours",
                         background="tail30"))
-    return plan + list(best_effort_runs(options))
+    return [*plan, *incast_runs(options), *rate_runs(options), *best_effort_runs(options)]
 
 
 def live_runs(options):

@@ -70,6 +70,9 @@ RATIOS = {
     ("tail15", "ring", "mean"): (1.3, None),
     ("tail15", "nccl_like", "mean"): (1.1, None),
 }
+# Of several runs the better one, by the mean.
+BETTER_OF = {"nccl_like": ("ring", "tree"),
+             "ours.best_static": (*(f"ours.i{incast}" for incast in plan.INCASTS), "ours.all")}
 # The runs whose names differ from those of the rows.
 RUN_OF = {"tar_reliable": "tar"}
 CAPS = {"uncapped": "ours", "capped50": "ours.capped50"}
@@ -124,6 +127,36 @@ def best_effort_rows():
               better="one", peer="ps", at_least=0.9, at_most=1.1, note="best effort, 0.1 % of packets dropped")
 
 
+def rate_rows():
+    quarter, fourfold = "rate.ours.quarter", "rate.ours.fourfold"
+    yield Row("sim.rate.recover_ops_after_quarter_rate", Part(quarter, "ops_until_in_band"), unit="ops", at_most=20,
+              note="of all cables; up to the last ten ops in a row that lack more than 0.1 %")
+    yield Row("sim.rate.recover_ops_after_fourfold_rate", Part(fourfold, "ops_until_bound_is_near"), unit="ops",
+              at_most=50, note="of all cables; up to the last bound that is over twice what ops take in the end")
+    for run, name, factor in ((quarter, "quarter", 4), (fourfold, "fourfold", 0.25)):
+        yield Row(f"sim.rate.ours_over_ideal_after_{name}_rate.p50", Part(run, "settled_p50"), Part(run, "ideal"),
+                  divisor=factor, peer="ideal", note="the second half of the ops since the change")
+    yield Row("sim.fair.two_jobs_ratio", Part("fair.ours", "jobs_ratio"), at_most=1.1,
+              note="two jobs of 4 hosts, one of which is in both")
+
+
+def controlled_rows(n):
+    """What congestion control costs and gives."""
+    yield Row(f"sim.{n}.quiet.controlled_over_ours.p50", Part("quiet.ours.controlled", "p50"), Part("quiet.ours", "p50"),
+              at_most=1.01)
+    for figure in ("mean", "p99", "background_goodput"):
+        yield Row(f"sim.{n}.tail30.controlled_over_ours.{figure}", Part("tail30.ours.controlled", figure),
+                  Part("tail30.ours", figure), better="higher" if figure == "background_goodput" else "lower")
+
+
+def incast_rows():
+    shipped_one = "shipped are all others at a time"
+    yield Row("sim.incast.dynamic_over_best_static.mean", Part("incast.ours.all", "mean"),
+              Part("incast.ours.best_static", "mean"), at_most=1.02, note=shipped_one)
+    yield Row("sim.incast.dynamic_over_i1.mean", Part("incast.ours.all", "mean"), Part("incast.ours.i1", "mean"),
+              at_most=0.79, note=shipped_one)
+
+
 def live_rows():
     for load in plan.LIVE_LOADS:
         for figure in ("p50", "p99"):
@@ -160,22 +193,21 @@ def rows_of_value(constant, value, note):
 
 
 def all_rows(options):
-    """Of rate control, incast and fairness there is nothing yet: their rows go here."""
     n = f"n{options.hosts}"
-    return [*loaded_rows(n), *quiet_rows(n), *scale_rows(options), *best_effort_rows(), *live_rows(),
-            *sweep_rows()]
+    return [*loaded_rows(n), *quiet_rows(n), *controlled_rows(n), *scale_rows(options), *incast_rows(), *rate_rows(),
+            *best_effort_rows(), *live_rows(), *sweep_rows()]
 
 
 # ---- what is made of them ------------------------------------------------
 
 
 def outcome_of(part, outcomes):
-    """The outcome of a part's run, or None. nccl_like is the better one, by the mean, of ring and tree."""
+    """The outcome of a part's run, or None."""
     load, _, name = part.run.partition(".")
-    if name != "nccl_like":
+    if name not in BETTER_OF:
         return outcomes.get(part.run)
-    both = [outcomes.get(f"{load}.{algorithm}") for algorithm in ("ring", "tree")]
-    return min(both, key=figures.FIGURES["mean"]) if all(both) else None
+    several = [outcomes.get(f"{load}.{one}") for one in BETTER_OF[name]]
+    return min(several, key=figures.FIGURES["mean"]) if all(several) else None
 
 
 def note_of(row, used, options):

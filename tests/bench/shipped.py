@@ -13,8 +13,9 @@ import re
 CONFIG_PROTO = pathlib.Path(__file__).absolute().parents[2] / "proto/config.proto"
 # A setting that 0 stands for a share of the result bound.
 SHARES = {"group_stage1_bound_us": 0.6, "group_early_wait_us": 0.1}
-# Not a setting of a group; what a host may use of its line.
-SHARE_CAP = {"share_cap": 1.0}
+# Not in the configuration: the share of its line that a host may use, whether rates follow
+# the network, how many ranks send to one at a time (0: all others).
+OF_RUNS = {"share_cap": 1.0, "congestion_control": False, "incast": 0}
 
 
 def parse_defaults(text):
@@ -29,12 +30,14 @@ def parse_defaults(text):
 
 
 def shipped_settings():
-    return {**parse_defaults(CONFIG_PROTO.read_text()), **SHARE_CAP}
+    return {**parse_defaults(CONFIG_PROTO.read_text()), **OF_RUNS}
 
 
 def settings_of(outcome):
     """None for a baseline, which has none."""
-    return {**outcome["settings"], "share_cap": outcome["share_cap"]} if "settings" in outcome else None
+    if "settings" not in outcome:
+        return None
+    return {**outcome["settings"], **{name: outcome[name] for name in OF_RUNS}}
 
 
 def digest(settings):

@@ -18,11 +18,16 @@ def outcome(run, took_ns, hosts=8, missing=None, settings=None, **changes):
         "elapsed_ns": 10000,
         "background_bytes": 5000,
         "share_cap": 0.5 if "capped50" in run else 1.0,
+        "congestion_control": False,
+        "incast": 0,
         "trace_hash": "0123456789abcdef",
         **changes,
     }
     if ours:
         made["settings"] = settings or SETTINGS
+        made.setdefault("bound_ns", [[2 * took] * hosts for took in took_ns])
+        made.setdefault("changed_at", 0)
+        made.setdefault("jobs_ended_ns", [[0, 10, 20]] * 2)
     return made
 
 

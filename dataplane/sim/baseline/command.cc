@@ -95,13 +95,31 @@ absl::Status CheckSpec(const ExperimentSpec& spec) {
   if (spec.quorum_permille < 1 || spec.quorum_permille > 1000) {
     return Invalid("--quorum: 1 to 1000 thousandths");
   }
+  if (spec.incast > 1023) return Invalid("--incast: 0 to 1023");
+  if (spec.jobs < 1 || spec.jobs > 2) return Invalid("--jobs: 1 or 2");
   return absl::OkStatus();
 }
 
 // What baselines cannot do.
 bool IsForOursAlone(const ExperimentSpec& spec) {
-  return spec.share_cap < 1 || spec.period > 0 ||
+  return spec.share_cap < 1 || spec.period > 0 || spec.congestion_control ||
+         spec.incast > 0 || spec.change_factor != 1 || spec.jobs > 1 ||
          spec.quorum_permille != ExperimentSpec().quorum_permille;
+}
+
+// "AFTER:FACTOR".
+bool ParseChange(const std::string& text, ExperimentSpec* spec) {
+  const std::vector<std::string> fields = Split(text, ':');
+  if (fields.size() != 2) return false;
+  const auto after = ParseReal(fields[0]);
+  const auto factor = ParseReal(fields[1]);
+  if (!after || !factor || !(*after > 0 && *after <= 1e6) ||
+      !(*factor >= 0.01 && *factor <= 100)) {
+    return false;
+  }
+  spec->change_after = *after;
+  spec->change_factor = *factor;
+  return true;
 }
 
 std::vector<std::string> OursAlone() {
@@ -214,11 +232,12 @@ absl::Status WriteSamples(const Command& command,
 
 absl::StatusOr<Command> ParseCommand(
     const std::vector<std::string>& arguments) {
-  CommandLine line(arguments,
-                   {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
-                    "background", "loss", "share-cap", "period", "late",
-                    "jitter", "quorum", "samples"},
-                   {"json"});
+  CommandLine line(
+      arguments,
+      {"algorithm", "hosts", "bytes", "rate", "mtu", "ops", "seed",
+       "background", "loss", "share-cap", "incast", "period", "late", "jitter",
+       "quorum", "rate-change", "jobs", "samples"},
+      {"congestion-control", "json"});
   Command command;
   ExperimentSpec& spec = command.spec;
   spec.hosts = line.Number("hosts", spec.hosts);
@@ -227,6 +246,11 @@ absl::StatusOr<Command> ParseCommand(
   spec.ops = line.Number("ops", spec.ops);
   const uint64_t quorum = line.Number("quorum", spec.quorum_permille);
   spec.seed = line.Number("seed", spec.seed);
+  spec.congestion_control = line.Has("congestion-control");
+  spec.incast = static_cast<uint32_t>(
+      std::min<uint64_t>(line.Number("incast", spec.incast), UINT32_MAX));
+  spec.jobs = static_cast<uint32_t>(
+      std::min<uint64_t>(line.Number("jobs", spec.jobs), UINT32_MAX));
   command.json = line.Has("json");
   command.samples = line.Text("samples", "");
   if (!line.error().empty()) return Invalid(line.error());
@@ -254,6 +278,10 @@ absl::StatusOr<Command> ParseCommand(
     return Invalid("--rate: 0.001 to 400 Gb/s");
   }
   spec.rate_bps = static_cast<uint64_t>(gbps * 1e9);
+  if (line.Has("rate-change") &&
+      !ParseChange(line.Text("rate-change", ""), &spec)) {
+    return Invalid("--rate-change: AFTER:FACTOR, up to 10^6 and 0.01 to 100");
+  }
   spec.mtu = static_cast<uint32_t>(std::min<uint64_t>(mtu, UINT32_MAX));
   spec.quorum_permille =
       static_cast<uint32_t>(std::min<uint64_t>(quorum, UINT32_MAX));
@@ -262,7 +290,9 @@ absl::StatusOr<Command> ParseCommand(
   spec.background = *background;
   if (const absl::Status status = CheckSpec(spec); !status.ok()) return status;
   if (IsForOursAlone(spec) && command.algorithms != OursAlone()) {
-    return Invalid("--share-cap, --period and --quorum go with ours alone");
+    return Invalid(
+        "--share-cap, --congestion-control, --incast, --period, --quorum, "
+        "--rate-change and --jobs go with ours alone");
   }
   return command;
 }

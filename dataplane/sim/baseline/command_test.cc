@@ -52,9 +52,33 @@ TEST(BaselineCommand, ReadsWhatOursAloneMayBeTold) {
   EXPECT_EQ(command->spec.jitter, 0.5);
   EXPECT_EQ(command->spec.quorum_permille, 500u);
   EXPECT_EQ(command->samples, "raw");
-  for (const char* flag : {"--share-cap=0.5", "--period=2", "--quorum=1000"}) {
-    EXPECT_EQ(ErrorOf({"--algorithm=ours,ring", flag}),
-              "--share-cap, --period and --quorum go with ours alone");
+  for (const char* flag :
+       {"--share-cap=0.5", "--period=2", "--incast=2", "--congestion-control",
+        "--quorum=1000", "--rate-change=9:0.5", "--jobs=2"}) {
+    EXPECT_EQ(
+        ErrorOf({"--algorithm=ours,ring", flag}),
+        "--share-cap, --congestion-control, --incast, --period, --quorum, "
+        "--rate-change and --jobs go with ours alone");
+  }
+}
+
+TEST(BaselineCommand, ReadsHowOursIsToSend) {
+  const auto command =
+      ParseCommand({"--algorithm=ours", "--congestion-control", "--incast=3",
+                    "--rate-change=40.5:0.25", "--jobs=2"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_TRUE(command->spec.congestion_control);
+  EXPECT_EQ(command->spec.incast, 3u);
+  EXPECT_EQ(command->spec.change_after, 40.5);
+  EXPECT_EQ(command->spec.change_factor, 0.25);
+  EXPECT_EQ(command->spec.jobs, 2u);
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--incast=1024"}),
+            "--incast: 0 to 1023");
+  EXPECT_EQ(ErrorOf({"--algorithm=ours", "--jobs=3"}), "--jobs: 1 or 2");
+  for (const char* change : {"4", "4:0", "4:101", "0:2", "4:2:2", "x:2"}) {
+    EXPECT_EQ(
+        ErrorOf({"--algorithm=ours", std::string("--rate-change=") + change}),
+        "--rate-change: AFTER:FACTOR, up to 10^6 and 0.01 to 100");
   }
 }
 

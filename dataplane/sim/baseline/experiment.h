@@ -48,6 +48,9 @@ struct ExperimentSpec {
   //
   // The share of its line that a host sends at most.
   double share_cap = 1;
+  // As in core::GroupConfig.
+  bool congestion_control = false;
+  uint32_t incast = 0;
   // In times that the bytes take on an idle line (IdealTime): how far apart ops
   // start, if not as soon as the one before is over, and how late rank 0 is
   // with every kLateEvery-th of those that count.
@@ -57,6 +60,12 @@ struct ExperimentSpec {
   // random.
   double jitter = 0;
   uint32_t quorum_permille = core::GroupConfig().quorum_permille;
+  // From `change_after` on, in the same unit from the start of the simulation,
+  // all cables have so many times their rate; 1: no change.
+  double change_after = 0;
+  double change_factor = 1;
+  // 2: a second job of as many hosts does the same; host 0 is in both.
+  uint32_t jobs = 1;
 };
 
 inline constexpr size_t kWarmUpOps = 2;
@@ -69,6 +78,13 @@ struct ExperimentResult {
   // Share of contributions and results that each of these lacked; baselines
   // lack none, and have none here.
   std::vector<double> missing;
+  // What bound each of these had as a whole, from its quorum; ours only.
+  std::vector<Duration> bounds;
+  // Of those that count, the first op that was submitted after the change of
+  // rate; their number if there was none.
+  size_t changed_at = 0;
+  // When each op that counts was over at host 0, by job; if there are two.
+  std::vector<std::vector<Timestamp>> jobs_ended;
   // Of the whole run: how long it was, what the background got through in it,
   // and what the transport did for the background and the baseline together.
   Duration elapsed;

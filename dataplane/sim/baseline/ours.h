@@ -12,9 +12,8 @@ namespace optireduce::sim::baseline {
 // rate.
 Duration IdealTime(const ExperimentSpec& spec);
 
-// Bounded averages, one in flight, no pacing but at the share cap, all settings
-// as by default. But where the bytes take so long under that cap, the ceilings
-// of the adaptive bounds are twice (stage 1) and three times that.
+// Bounded averages, one in flight, paced only for a share cap and congestion
+// control; bounds that adapt, with the ceilings of a line of 100 Mb/s.
 Scenario OursScenario(const ExperimentSpec& spec);
 ExperimentResult RunOurs(const ExperimentSpec& spec);
 

@@ -66,9 +66,14 @@ std::string SamplesLine(const ExperimentSpec& spec,
       {"loss", spec.loss},
       {"background", spec.background.name},
       {"share_cap", spec.share_cap},
+      {"congestion_control", spec.congestion_control},
+      {"incast", spec.incast},
       {"period", spec.period},
       {"late", spec.late},
       {"jitter", spec.jitter},
+      {"change_after", spec.change_after},
+      {"change_factor", spec.change_factor},
+      {"jobs", spec.jobs},
       {"ideal_ns", IdealTime(spec).nanos()},
       {"took_ns", ByOp(result.samples, spec.hosts,
                        [](Duration took) { return took.nanos(); })},
@@ -79,7 +84,17 @@ std::string SamplesLine(const ExperimentSpec& spec,
       {"timeouts", result.transport.timeouts},
       {"trace_hash", Hex(result.trace_hash)},
   };
-  if (spec.algorithm == Algorithm::kOurs) line["settings"] = Settings(spec);
+  if (spec.algorithm == Algorithm::kOurs) {
+    line["settings"] = Settings(spec);
+    line["bound_ns"] = ByOp(result.bounds, spec.hosts,
+                            [](Duration bound) { return bound.nanos(); });
+    line["changed_at"] = result.changed_at;
+  }
+  for (const auto& job : result.jobs_ended) {
+    nlohmann::json ended = nlohmann::json::array();
+    for (const Timestamp at : job) ended.push_back(at.nanos());
+    line["jobs_ended_ns"].push_back(ended);
+  }
   return line.dump() + "\n";
 }
 

@@ -166,8 +166,9 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
     case OPTIREDUCE_SHM_REFUSAL_UNSUPPORTED:
       return "dtype, reduction, codec and mode do not go together: bounded "
              "mode has sum and avg of floating types, avg needs one in exact "
-             "mode too, a codec needs bounded mode: hadamard types of up to 32 "
-             "bits, bfloat16 and float16 float32";
+             "mode too, a codec needs a bounded all-reduce: hadamard of types "
+             "of "
+             "up to 32 bits, bfloat16 and float16 of float32";
     case OPTIREDUCE_SHM_REFUSAL_ROOT:
       return "the root is no rank of the group";
     case OPTIREDUCE_SHM_REFUSAL_COUNT:

@@ -308,11 +308,13 @@ typedef enum or_dtype {
 } or_dtype;
 
 typedef enum or_mode {
-  OR_BOUNDED = 1, /* floating SUM and AVG: ends by the soft limit */
-  OR_EXACT = 2    /* complete and bit-identical on all ranks, or an error */
+  /* All-reduce and reduce-scatter, floating SUM and AVG: ends by the soft
+   * limit. */
+  OR_BOUNDED = 1,
+  OR_EXACT = 2 /* complete and bit-identical on all ranks, or an error */
 } or_mode;
 
-/* How values travel, in bounded mode. */
+/* How values travel, in bounded all-reduces. */
 typedef enum or_codec {
   OR_CODEC_NONE = 0,
   OR_CODEC_HADAMARD = 1, /* spreads what is missing */
@@ -345,9 +347,10 @@ typedef struct or_operation {
   const void* input;
   void* output;
   /* The key of a gradient bucket. 0: none, the operation is a one-shot one, and
-   * what it loses is lost. What a bounded all-reduce with a bucket loses (of
-   * at most 32 bits, without the Hadamard codec) comes with later ones of that
-   * bucket, which always has the same count, dtype and reduction. */
+   * what it loses is lost. What a bounded all-reduce or reduce-scatter with a
+   * bucket loses (of at most 32 bits, without the Hadamard codec) comes with
+   * later ones of that bucket, which always has the same count, dtype and
+   * reduction. */
   uint64_t bucket;
   /* The training step, for or_step_close. 0: none, the operation is closed at
    * its end. */

@@ -32,10 +32,13 @@ void Account::Begin(Ledger* ledger, Bucket* bucket, const OpDescriptor& op,
   wire_ = plan.wire_dtype();
   const bool is_sum = op.reduce_op == gradcodec::ReduceOp::kSum;
   divisor_ = is_sum ? static_cast<float>(ledger->config_.world) : 1.0f;
+  scatters_ = op.collective == Collective::kReduceScatter;
   scale_ = scale;
   input_ = input;
   chunks_ = chunks;
-  lacking_results_ = lacking_bookings_ = plan.total_chunks();
+  lacking_bookings_ = plan.total_chunks();
+  lacking_results_ =
+      scatters_ ? plan.ChunksOf(ledger->config_.self) : plan.total_chunks();
   phase_ = Phase::kRunning;
   step_ = Step::kOpen;
   skip_at_end_ = false;
@@ -46,6 +49,10 @@ void Account::Begin(Ledger* ledger, Bucket* bucket, const OpDescriptor& op,
     chunks_[i].taken = bucket->residual[i];  // rule 8
     bucket->residual[i] = nullptr;
   }
+  if (!scatters_) return;
+  ForEachChunk([this](const ChunkInfo& info, Chunk* chunk) {
+    if (!HasOutput(info)) chunk->flags |= kHasResult;  // there is none
+  });
 }
 
 void Account::End() {
@@ -60,8 +67,20 @@ void Account::End() {
 
 float Account::Factor() const { return bucket_->scale / scale_; }
 
-size_t Account::BufferOffset(const ChunkInfo& info) const {
+// Whether the trainer gets it: all, or in a reduce-scatter the own shard.
+bool Account::HasOutput(const ChunkInfo& info) const {
+  return !scatters_ || info.owner == ledger_->config_.self;
+}
+
+size_t Account::InputOffset(const ChunkInfo& info) const {
   return info.first * gradcodec::SizeOf(dtype_);
+}
+
+size_t Account::OutputOffset(const ChunkInfo& info) const {
+  const uint64_t first = scatters_
+                             ? uint64_t{info.local} * plan_.elements_per_chunk()
+                             : info.first;
+  return first * gradcodec::SizeOf(dtype_);
 }
 
 void Account::DropBlocks(Chunk* chunk) {
@@ -81,8 +100,8 @@ bool Account::ReadContribution(const ChunkInfo& info, const Chunk& chunk,
     return true;
   }
   // Of a detached op the buffer is all there is, until a result may be in it.
-  if (input_ == nullptr || (detached && chunk.has(kHasResult))) return false;
-  gradcodec::AddResidual(dtype_, input_ + BufferOffset(info), chunk.taken, out,
+  if (input_ == nullptr || (detached && chunk.has(kInOutput))) return false;
+  gradcodec::AddResidual(dtype_, input_ + InputOffset(info), chunk.taken, out,
                          info.elements);
   return true;
 }
@@ -227,6 +246,15 @@ Placed Account::OnResult(const ChunkInfo& info, const ChunkResult& result,
   return placed;
 }
 
+// Nothing is imputed without a result (rule 10: a = 0).
+void Account::OnAccount(const ChunkInfo& info, bool included) {
+  const bool over = step_ == Step::kSkipped || bucket_ == nullptr;
+  Chunk* chunk = &chunks_[info.chunk];
+  if (over || HasOutput(info) || chunk->has(kIncludedKnown)) return;
+  chunk->flags |= kIncludedKnown;
+  Book(info, chunk, {}, included);
+}
+
 // Rule 11: a result is used once.
 Placed Account::Place(const ChunkInfo& info, Chunk* chunk,
                       const ChunkResult& result, uint8_t* out) {
@@ -311,7 +339,8 @@ void Account::Complete(uint8_t* output) {
   ReleaseInput();
   phase_ = Phase::kComplete;
   ForEachChunk([this, output](const ChunkInfo& info, Chunk* chunk) {
-    uint8_t* out = output + BufferOffset(info);
+    if (!HasOutput(info)) return;
+    uint8_t* out = output + OutputOffset(info);
     if (!chunk->has(kInOutput)) {
       std::memset(out, 0, info.elements * gradcodec::SizeOf(dtype_));
     }
@@ -351,7 +380,7 @@ void Account::Fail(const uint8_t* output) {
   ForEachChunk([this, output](const ChunkInfo& info, Chunk* chunk) {
     if (!chunk->has(kInOutput) || chunk->contributors == 0) return;
     chunk->flags &= static_cast<uint8_t>(~kInOutput);
-    if (!skip_at_end_) Owe(info, chunk, dtype_, output + BufferOffset(info));
+    if (!skip_at_end_) Owe(info, chunk, dtype_, output + OutputOffset(info));
   });
   if (skip_at_end_) SkipNow();
 }

@@ -76,7 +76,12 @@ class Account {
   Placed OnResult(const ChunkInfo& info, const ChunkResult& result,
                   uint8_t* out);
 
-  // The op ends with a result: absent chunks of `output`, the whole buffer,
+  // In a reduce-scatter, of a chunk of another rank's, of which there is no
+  // result: what that owner says of this rank's contribution. The first word
+  // counts.
+  void OnAccount(const ChunkInfo& info, bool included);
+
+  // The op ends with a result: absent chunks of `output`, all of the buffer,
   // become zero, and the bucket's debts are paid into it (rule 12). The input
   // buffer is not read after this.
   void Complete(uint8_t* output);
@@ -188,7 +193,9 @@ class Account {
                            ForgivenFor reason);
   void ForgiveResult(const ChunkInfo& info, Chunk* chunk, ForgivenFor reason);
   float Factor() const;
-  size_t BufferOffset(const ChunkInfo& info) const;
+  bool HasOutput(const ChunkInfo& info) const;
+  size_t InputOffset(const ChunkInfo& info) const;
+  size_t OutputOffset(const ChunkInfo& info) const;
   uint32_t HashOf(const ChunkInfo& info, const ChunkResult& result) const;
 
   Ledger* ledger_ = nullptr;
@@ -199,7 +206,8 @@ class Account {
   gradcodec::Dtype dtype_ = gradcodec::Dtype::kFloat32;  // of the buffers
   gradcodec::Dtype wire_ = gradcodec::Dtype::kFloat32;
   float divisor_ = 1;  // of a result, to get the mean: SUM's is the world
-  float scale_ = 1;    // the loss scale of this op's gradients
+  bool scatters_ = false;
+  float scale_ = 1;                 // the loss scale of this op's gradients
   const uint8_t* input_ = nullptr;  // null once the op has ended
   Chunk* chunks_ = nullptr;         // by chunk number
   uint32_t lacking_results_ = 0;

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace optireduce::core {
+namespace {
+
+bool IsExactScatter(const OpDescriptor& op) {
+  return op.collective == Collective::kReduceScatter &&
+         op.mode != Mode::kBounded;
+}
+
+}  // namespace
 
 size_t Assembly::BytesNeeded(const ChunkPlan& plan) {
   return BitmapView::WordsFor(plan.chunk_limit()) * 8;
@@ -11,10 +19,10 @@ size_t Assembly::BytesNeeded(const ChunkPlan& plan) {
 Assembly::Assembly(const OpDescriptor& op, const ChunkPlan& plan, Rank self,
                    uint8_t* memory)
     : plan_(plan),
-      only_(self),
-      only_own_(op.collective == Collective::kReduceScatter),
-      due_(only_own_ ? plan.ChunksOf(self) : plan.total_chunks()),
-      due_elements_(only_own_ ? plan.ElementsOf(self) : plan.elements()),
+      due_(IsExactScatter(op) ? plan.ChunksOf(self) : plan.total_chunks()),
+      due_elements_(op.collective == Collective::kReduceScatter
+                        ? plan.ElementsOf(self)
+                        : plan.elements()),
       present_({reinterpret_cast<uint64_t*>(memory),
                 BitmapView::WordsFor(plan.chunk_limit())},
                plan.chunk_limit()) {

@@ -24,7 +24,8 @@ class Assembly {
            uint8_t* memory);
   static size_t BytesNeeded(const ChunkPlan& plan);
 
-  // Chunks that this rank is to get: all, but in a reduce-scatter its own.
+  // Chunks that this rank is to get or, in a bounded reduce-scatter, to hear
+  // of: all, but in an exact reduce-scatter its own.
   uint32_t due() const { return due_; }
   uint32_t present() const { return present_count_; }
   bool complete() const { return present_count_ == due_; }
@@ -32,6 +33,11 @@ class Assembly {
 
   // A reduced chunk of `contributors` is here; false if it already was.
   bool Note(const ChunkInfo& info, uint16_t contributors);
+
+  // The owner of another shard has said which contributions it has summed.
+  void NoteAccount(const ChunkInfo& info) {
+    if (!present_.TestAndSet(info.chunk)) ++present_count_;
+  }
 
   // Chunks of `owner` that are here, counted from its first without a gap.
   uint32_t PrefixOf(Rank owner) const;
@@ -41,8 +47,6 @@ class Assembly {
 
  private:
   ChunkPlan plan_;
-  Rank only_{};  // reduce-scatter: the one owner due
-  bool only_own_ = false;
   uint32_t due_ = 0;
   uint32_t present_count_ = 0;
   uint64_t due_elements_ = 0;

@@ -435,6 +435,171 @@ TEST(BoundedTest, NarrowCodecsAreForBoundedFloat32) {
   }
 }
 
+// ---- bounded reduce-scatters
+
+OpDescriptor Scatter(uint64_t count) {
+  OpDescriptor op = AllReduce(count, Mode::kBounded);
+  op.collective = Collective::kReduceScatter;
+  return op;
+}
+
+// All ranks, in place: a rank's part of its buffer becomes its output.
+BufferView ScatterView(Buffers* buffers, size_t rank) {
+  BufferView view = buffers->View(rank);
+  const size_t world = buffers->values.size();
+  view.output += buffers->values[rank].size() / world * rank * sizeof(float);
+  return view;
+}
+
+void SubmitScatter(TestNet* net, Buffers* buffers) {
+  for (size_t r = 0; r < buffers->values.size(); ++r) {
+    EXPECT_EQ(net->Submit(r, Scatter(buffers->values[r].size()),
+                          ScatterView(buffers, r)),
+              SubmitResult::kAccepted);
+  }
+}
+
+// Nothing but its own part has changed.
+void ExpectPart(const Buffers& before, const Buffers& after, size_t rank) {
+  const size_t world = before.values.size();
+  const size_t count = before.values[0].size();
+  for (size_t i = 0; i < count; ++i) {
+    float expected = before.values[rank][i];
+    if (i / (count / world) == rank) {
+      expected = 0;
+      for (const std::vector<float>& input : before.values) {
+        expected += input[i];
+      }
+    }
+    ASSERT_EQ(after.values[rank][i], expected) << "rank " << rank << ", " << i;
+  }
+}
+
+TEST(BoundedScatterTest, GivesEachRankItsPart) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  Buffers buffers(3, 3 * 4 * kChunk + 9);
+  const Buffers before = buffers;
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(5));
+  for (size_t r = 0; r < 3; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->status, OpStatus::kComplete);
+    EXPECT_EQ(report->cause, EndCause::kAllIn);
+    EXPECT_EQ(report->elements, 4 * kChunk + 3);
+    ExpectPart(before, buffers, r);
+  }
+}
+
+// Its own part may be there long before others need its contribution no more.
+TEST(BoundedScatterTest, EndsWhenAllOwnersAreThrough) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  net.set_delay([](const wire::Header& header, Rank from, Rank to) {
+    return header.type == PacketType::kData && from == Rank(1) && to == Rank(2)
+               ? Duration::Micros(700)
+               : Duration();
+  });
+  Buffers buffers(3, 3 * kChunk);
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(5));
+  for (size_t r = 0; r < 3; ++r) {
+    const OpReport* report = net.report(r, OpSeq(0));
+    ASSERT_NE(report, nullptr);
+    EXPECT_GE(report->closed - report->submitted, Duration::Micros(700));
+  }
+}
+
+TEST(BoundedScatterTest, LostContributionsAreSentAgain) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return header.type != PacketType::kData || from != Rank(1) ||
+           to != Rank(2) || (header.flags & wire::kFlagRepair) != 0;
+  });
+  Buffers buffers(3, 3 * 4 * kChunk);
+  const Buffers before = buffers;
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(9));
+  for (size_t r = 0; r < 3; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+    ExpectPart(before, buffers, r);
+  }
+  EXPECT_EQ(net.report(2, OpSeq(0))->repaired, 4u);
+}
+
+TEST(BoundedScatterTest, WhatIsLostForGoodIsDividedByWhatCame) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return header.type != PacketType::kData || from != Rank(1) || to != Rank(2);
+  });
+  Buffers buffers(3, 3 * kChunk);
+  const Buffers before = buffers;
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(12));
+  ExpectPart(before, buffers, 0);
+  ExpectPart(before, buffers, 1);
+  const OpReport* report = net.report(2, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kPartial);
+  EXPECT_EQ(report->min_contributors, 2);
+  EXPECT_EQ(report->contributions, 2 * kChunk);
+  EXPECT_EQ(report->absent, 0u);
+  const size_t at = 2 * kChunk + 5;
+  EXPECT_EQ(buffers.values[2][at],
+            (before.values[0][at] + before.values[2][at]) * 3 / 2);
+}
+
+TEST(BoundedScatterTest, ALostAccountIsAskedFor) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return header.type != PacketType::kResult || from != Rank(1) ||
+           to != Rank(2) || (header.flags & wire::kFlagRepair) != 0;
+  });
+  Buffers buffers(3, 3 * kChunk);
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(9));
+  ASSERT_NE(net.report(2, OpSeq(0)), nullptr);
+  EXPECT_EQ(net.report(2, OpSeq(0))->cause, EndCause::kAllIn);
+  EXPECT_EQ(net.report(2, OpSeq(0))->repaired, 1u);
+}
+
+// The rank has its own part, whatever the others say.
+TEST(BoundedScatterTest, WithoutAnAccountTheResultIsAsGood) {
+  TestNet net(3, FastSettings());
+  FormOrDie(&net, 3);
+  net.set_filter([](const wire::Header& header, Rank from, Rank to) {
+    return header.type != PacketType::kResult || from != Rank(1) ||
+           to != Rank(2);
+  });
+  Buffers buffers(3, 3 * kChunk);
+  const Buffers before = buffers;
+  SubmitScatter(&net, &buffers);
+  net.Run(Duration::Millis(12));
+  const OpReport* report = net.report(2, OpSeq(0));
+  ASSERT_NE(report, nullptr);
+  EXPECT_EQ(report->status, OpStatus::kComplete);
+  EXPECT_NE(report->cause, EndCause::kAllIn);
+  ExpectPart(before, buffers, 2);
+}
+
+// Its shard would not be the caller's part.
+TEST(BoundedScatterTest, HasNoCodec) {
+  TestNet net(2, FastSettings());
+  FormOrDie(&net, 2);
+  Buffers buffers(2, 100);
+  OpDescriptor op = Scatter(100);
+  for (Codec codec : {Codec::kHadamard, Codec::kBfloat16}) {
+    op.codec = codec;
+    EXPECT_EQ(net.Submit(0, op, ScatterView(&buffers, 0)),
+              SubmitResult::kUnsupported);
+  }
+}
+
 // Exact mode survives the loss of any kind of packet, a third of them.
 TEST(ExactTest, EveryCollectiveSurvivesLoss) {
   for (Collective collective :

@@ -123,6 +123,8 @@ void Group::SetDescriptor(Op* op, const OpDescriptor& descriptor) {
   op->fingerprint = Fingerprint(descriptor);
   op->plan = ChunkPlan(descriptor, world(), config_.payload_bytes, config_.tag,
                        op->seq);
+  // An account has a bit for each.
+  if (op->has_accounts()) op->chunks_per_reply = config_.payload_bytes * 8;
   SetBounds(op);
 }
 
@@ -186,7 +188,7 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   at += Align(Assembly::BytesNeeded(op->plan));
   const uint32_t own_chunks = op->plan.ChunksOf(config_.self);
   op->sending.results = reinterpret_cast<uint32_t*>(at);
-  op->sending.results_total = op->has_stage2() ? own_chunks : 0;
+  op->sending.results_total = op->RepliesOf(config_.self);
   at += Align(size_t{own_chunks} * sizeof(uint32_t));
   op->sending.result_places = reinterpret_cast<uint32_t*>(at);
   at += Align(size_t{own_chunks} * sizeof(uint32_t));

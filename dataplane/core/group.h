@@ -9,6 +9,7 @@
 //   group_timers.cc      clocks and limits
 //   group_bounds.cc      what stages took: for the bounds of later ops
 //   group_repair.cc      bounded ops: what to ask for again, and answers
+//   group_accounts.cc    bounded reduce-scatters: accounts in place of results
 //   group_send.cc        what to send next
 //   group_rate.cc        how fast, and to how many at once
 // Rule numbers in comments refer to docs/PROTOCOL.md.
@@ -266,7 +267,7 @@ class Group {
   void BeginQuestions(Op* op, Timestamp now);
   bool MayBeOwed(const Op& op, Timestamp now) const;
   void AdvanceDebts(Op* op, Timestamp now);
-  bool LacksOf(const Op& op, uint32_t chunk) const;
+  bool LacksOf(const Op& op, const ChunkInfo& first) const;
   bool CanAnswer(const Op& op) const;
   bool ClosedUnreduced(const Op& op) const;
   void VoidOwnShard(Op* op);
@@ -376,6 +377,22 @@ class Group {
   void AcknowledgeReduced(Op* op, Timestamp now);
   void AcknowledgeReceived(Op* op, Rank source, Timestamp now);
 
+  // group_accounts.cc
+  void QueueAccounts(Op* op);
+  static uint32_t AccountBytes(const Op& op, const ChunkInfo& first);
+  void SendAccount(Op* op, Rank peer, uint32_t account, uint8_t flags,
+                   TxDescriptor* out, Timestamp now);
+  Verdict CheckAccount(const Op& op, const ChunkInfo& first,
+                       std::span<const uint8_t> body) const;
+  Verdict OnAccount(Rank source, const wire::Header& header,
+                    std::span<const uint8_t> body, Timestamp arrival, Op* op,
+                    Timestamp now);
+  Verdict OnLateAccount(const ChunkInfo& first, std::span<const uint8_t> body,
+                        Op* op, Timestamp now);
+  void TakeAccount(Op* op, const ChunkInfo& first,
+                   std::span<const uint8_t> body);
+  void TakeEarlyAccounts(Op* op);
+
   // group_send.cc
   bool Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk);
   bool NextControl(TxDescriptor* out, Timestamp now);
@@ -400,6 +417,7 @@ class Group {
   void SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now);
   bool SendData(Op* op, Rank peer, const ChunkInfo& info, uint8_t flags,
                 TxDescriptor* out, Timestamp now);
+  uint32_t ReplyBytes(const Op& op, uint32_t reply) const;
   void SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
                   TxDescriptor* out, Timestamp now);
   bool SendNack(Op* op, Rank peer, wire::NackKind kind, TxDescriptor* out,

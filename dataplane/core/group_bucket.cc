@@ -163,6 +163,7 @@ Verdict Group::OnLateResult(Rank source, const wire::Header& header,
   if (op->mismatched) return Verdict::kUnexpected;
   const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);
   if (!info.has_value() || info->owner != source) return Verdict::kBadChunk;
+  if (op->has_accounts()) return OnLateAccount(*info, body, op, now);
   if (body.size() != info->bytes) return Verdict::kBadChunkLength;
   const std::optional<ChunkResult> result = ResultIn(header, body);
   if (!result.has_value()) return Verdict::kBadBody;
@@ -248,8 +249,10 @@ void Group::AdvanceDebts(Op* op, Timestamp now) {
   op->debt_backoff = std::min(op->debt_backoff * 2, kMaxDebtBackoff);
 }
 
-bool Group::LacksOf(const Op& op, uint32_t chunk) const {
-  return op.account->LacksResult(chunk) || op.account->LacksBooking(chunk);
+// Of the chunks of one reply.
+bool Group::LacksOf(const Op& op, const ChunkInfo& first) const {
+  return op.account->FindLacking(first.chunk) <
+         first.chunk + op.ChunksFrom(first);
 }
 
 // ---- answers

@@ -244,7 +244,8 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
       return Verdict::kBeyondCredit;
     case Reduction::AddResult::kFrozen:  // rule 6
       if (op->reduction.IsFrozen(info->local) && WantsPackets(source)) {
-        Ask(Request::Kind::kResult, source, seq, info->local);
+        Ask(Request::Kind::kResult, source, seq,
+            info->local / op->chunks_per_reply);
       }
       return Verdict::kLate;
     case Reduction::AddResult::kAdded:
@@ -297,8 +298,9 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
     FreezeExact(op, info);
   } else if (op->is_bucketed()) {
     op->reduction.FreezeBucketed(
-        local, gradcodec::IsImputed(op->reduction.Contributors(local), world(),
-                                    lost_count_ > 0));
+        local, op->has_stage2() &&
+                   gradcodec::IsImputed(op->reduction.Contributors(local),
+                                        world(), lost_count_ > 0));
   } else {
     op->reduction.Freeze(local, nullptr);
   }
@@ -306,8 +308,10 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
   if (!op->is_exact() && op->reduction.all_frozen()) RepairBy(op, now);
   if (op->has_stage2()) {
     QueueResult(op, local);
-  } else {
+  } else if (!op->has_accounts()) {
     AcknowledgeReduced(op, now);
+  } else if (op->reduction.all_frozen()) {
+    QueueAccounts(op);
   }
   if (op->state == OpState::kActive || op->account != nullptr) {
     PlaceOwnChunk(op, local);
@@ -329,6 +333,9 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
     // Rule 3: a result proves a quorum, whatever else lacks.
     if (verdict == Verdict::kNoDescriptor) StartClocks(op, now);
     return verdict;
+  }
+  if (op->has_accounts()) {
+    return OnAccount(source, header, body, arrival, op, now);
   }
   if (!op->has_stage2()) return Verdict::kUnexpected;
   const std::optional<ChunkInfo> info = op->plan.Locate(header.chunk);

@@ -38,7 +38,7 @@ bool Group::MayAsk(const Op& op, Stage stage) const {
 
 // Of the peer's stream that this stage of the op goes by.
 uint32_t Group::StreamLength(const Op& op, Stage stage, Rank rank) const {
-  return stage == Stage::kOne ? op.reduction.chunks() : op.plan.ChunksOf(rank);
+  return stage == Stage::kOne ? op.reduction.chunks() : op.RepliesOf(rank);
 }
 
 void Group::BeginStream(Op* op, Stage stage, Rank rank, Timestamp now) {
@@ -66,7 +66,7 @@ void Group::NoteStreamPacket(Op* op, Stage stage, const wire::Header& header,
     gap = stream.OnPosition((local + chunks - stream.offset()) % chunks, now);
   } else if ((header.flags & wire::kFlagTail) != 0) {
     // What order results come in is the owner's secret; but these are the last.
-    stream.OnSent(op->plan.ChunksOf(source), now);
+    stream.OnSent(op->RepliesOf(source), now);
     gap = true;
   }
   if (gap) RepairBy(op, now + TimingOf(*op, source).window);
@@ -162,7 +162,7 @@ bool Group::ListLost(Op* op, Rank rank, Timestamp now, wire::NackBody* nack) {
       here = op->reduction.IsFrozen(local) ||
              op->reduction.HasArrived(local, rank);
     } else {
-      here = op->assembly.Has(op->plan.ChunkOf(rank, local).chunk);
+      here = op->assembly.Has(op->ChunkOfReply(rank, local).chunk);
     }
     if (here) {
       if (whole) stream.OnWhole(at + 1);
@@ -223,7 +223,7 @@ void Group::AnswerLostData(Op* op, Rank source, const wire::NackBody& nack,
 // Likewise the results that the peer has been sent.
 void Group::AnswerLostResults(Op* op, Rank source, const wire::NackBody& nack) {
   if (!CanAnswer(*op)) return;
-  const uint32_t chunks = op->plan.ChunksOf(config_.self);
+  const uint32_t chunks = op->RepliesOf(config_.self);
   const uint32_t sent = op->sending.results_next[source.index()];
   for (size_t i = 0; i < nack.num_ranges; ++i) {
     const wire::ChunkRange& range = nack.ranges[i];

@@ -204,7 +204,7 @@ bool Group::AnswerRequest(const Request& request, TxDescriptor* out,
   switch (request.kind) {
     case Request::Kind::kResult:
       if (!CanResend(*op, peer, request.chunk) ||
-          !MayRepair(op, op->plan.ChunkOf(config_.self, request.chunk).bytes)) {
+          !MayRepair(op, ReplyBytes(*op, request.chunk))) {
         return false;
       }
       SendResult(op, peer, request.chunk, wire::kFlagRepair, out, now);
@@ -272,13 +272,15 @@ void Group::SendOpen(Op* op, Rank peer, TxDescriptor* out, Timestamp now) {
   Finish(header, peer, out, now);
 }
 
-// Whether a frozen or gathered chunk can be sent again. Of an exact op not
-// while the asker's first copies wait: what it lacks may be among them.
+// Whether a frozen or gathered chunk, or an account, can be sent again. Of an
+// exact op not while the asker's first copies wait: what it lacks may be among
+// them.
 bool Group::CanResend(const Op& op, Rank peer, uint32_t local) const {
   if (!op.has_descriptor || op.memory.block == nullptr || op.mismatched ||
-      !op.has_stage2() || local >= op.plan.ChunksOf(config_.self)) {
+      local >= op.RepliesOf(config_.self)) {
     return false;
   }
+  if (op.has_accounts()) return op.reduction.all_frozen();
   const uint32_t sent = op.sending.results_next[peer.index()];
   if (!op.has_stage1()) return op.state == OpState::kActive && local < sent;
   return op.reduction.IsFrozen(local) &&
@@ -335,8 +337,17 @@ bool Group::ResultOf(Op* op, TxDescriptor* out, Timestamp now) {
   return false;
 }
 
+uint32_t Group::ReplyBytes(const Op& op, uint32_t reply) const {
+  const ChunkInfo first = op.ChunkOfReply(config_.self, reply);
+  return op.has_accounts() ? AccountBytes(op, first) : first.bytes;
+}
+
 void Group::SendResult(Op* op, Rank peer, uint32_t local, uint8_t flags,
                        TxDescriptor* out, Timestamp now) {
+  if (op->has_accounts()) {
+    SendAccount(op, peer, local, flags, out, now);
+    return;
+  }
   const ChunkInfo info = op->plan.ChunkOf(config_.self, local);
   wire::Header header = HeaderFor(PacketType::kResult, now);
   header.op_seq = op->seq.value();
@@ -538,17 +549,15 @@ bool Group::ListLacking(const Op& op, Rank peer, wire::NackBody* nack) const {
     return false;
   }
   const bool data = nack->kind == wire::NackKind::kData;
-  const uint32_t chunks = op.plan.ChunksOf(peer);
-  const uint32_t first_chunk =
-      data || chunks == 0 ? 0 : op.plan.ChunkOf(peer, 0).chunk;
+  const uint32_t chunks = data ? op.plan.ChunksOf(peer) : op.RepliesOf(peer);
   uint32_t begin = 0;
   if (!owed) begin = data ? op.reduction.prefix() : op.assembly.PrefixOf(peer);
   const uint32_t end = data ? op.reduction.credit_limit() : chunks;
   for (uint32_t local = begin; local < end; ++local) {
-    const uint32_t chunk = first_chunk + local;
-    const bool lacks = owed   ? LacksOf(op, chunk)
-                       : data ? !op.reduction.HasArrived(local, peer)
-                              : !op.assembly.Has(chunk);
+    const bool lacks =
+        owed   ? LacksOf(op, op.ChunkOfReply(peer, local))
+        : data ? !op.reduction.HasArrived(local, peer)
+               : !op.assembly.Has(op.ChunkOfReply(peer, local).chunk);
     if (lacks && !AddLacking(local, nack)) break;
   }
   return nack->num_ranges > 0;

@@ -22,25 +22,26 @@ bool Reduces(const OpDescriptor& op) {
          op.collective == Collective::kReduceScatter;
 }
 
-// Only a bounded op may be encoded.
+// Only a bounded op may be encoded; and only one of which all goes on the wire.
 bool MayBeEncoded(const OpDescriptor& op) {
+  if (op.collective != Collective::kAllReduce) return false;
   return IsNarrowing(op.codec) ? op.dtype == gradcodec::Dtype::kFloat32
                                : gradcodec::SizeOf(op.dtype) <= 4;
 }
 
 }  // namespace
 
-// Only an all-reduce may be bounded. A flush goes in full width, so that it
-// leaves nothing behind.
+// A flush goes in full width, so that it leaves nothing behind.
 bool Group::IsSupported(const OpDescriptor& op) {
   if (!IsKnown(op)) return false;
   if (op.mode == Mode::kFlush) {
-    return op.step == 0 && op.codec == Codec::kNone && Ledger::Supports(op);
+    return op.collective == Collective::kAllReduce && op.step == 0 &&
+           op.codec == Codec::kNone && Ledger::Supports(op);
   }
   if (op.collective == Collective::kBarrier) return op.mode == Mode::kExact;
   if (gradcodec::SizeOf(op.dtype) == 0) return false;
   const bool bounded = op.mode == Mode::kBounded;
-  if (bounded && op.collective != Collective::kAllReduce) return false;
+  if (bounded && !Reduces(op)) return false;
   if (Reduces(op) && !gradcodec::IsSupported(op.dtype, op.reduce_op, bounded)) {
     return false;
   }
@@ -227,6 +228,7 @@ void Group::ActivateOp(Op* op, BufferView buffers, Timestamp now) {
                      buffers.input, op->memory.coefficients);
   }
   TakeRetained(op);
+  if (op->account != nullptr && op->has_accounts()) TakeEarlyAccounts(op);
   if (op->has_stage1()) PlaceOwnShard(op);
   if (late) {  // rule 7: at once, with what was kept
     End(op, EndCause::kDeadline, now);
@@ -402,6 +404,7 @@ void Group::FillAbsent(Op* op) {
     if (op->assembly.Has(chunk)) continue;
     const std::optional<ChunkInfo> info = op->plan.Locate(chunk);
     if (!info.has_value()) continue;
+    if (op->has_accounts() && !IsSelf(info->owner)) continue;
     if (config_.fill == FillPolicy::kOwn) {
       OwnAsResult(op, *info, fill.data());
     }

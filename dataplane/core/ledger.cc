@@ -32,7 +32,9 @@ Ledger::Ledger(const LedgerConfig& config)
 
 bool Ledger::Supports(const OpDescriptor& op) {
   return op.bucket != 0 && op.count != 0 &&
-         op.collective == Collective::kAllReduce &&
+         (op.collective == Collective::kAllReduce ||
+          (op.collective == Collective::kReduceScatter &&
+           op.mode == Mode::kBounded)) &&
          (op.codec == Codec::kNone || IsNarrowing(op.codec)) &&
          gradcodec::HasResidual(op.dtype) &&
          (op.reduce_op == gradcodec::ReduceOp::kSum ||
@@ -267,7 +269,8 @@ Account* Ledger::Open(const OpDescriptor& op, OpSeq seq, float scale,
   Account* account = free_.back();
   free_.pop_back();
   open_.push_back(account);
-  account->Begin(this, bucket, op, bucket->plan, seq, scale, input,
+  // The same chunks, with their owners where those are always the same.
+  account->Begin(this, bucket, op, PlanOf(op, config_), seq, scale, input,
                  static_cast<Account::Chunk*>(table));
   return account;
 }

@@ -79,9 +79,9 @@ class Ledger {
 
   bool memory_ok() const { return arena_.capacity() > 0; }
 
-  // Ops that have residuals and debts: all-reduces with a bucket key, SUM or
-  // AVG, of at most 32-bit floats, without the Hadamard codec. All others are
-  // one-shot.
+  // Ops that have residuals and debts: all-reduces and bounded reduce-scatters
+  // with a bucket key, SUM or AVG, of at most 32-bit floats, without the
+  // Hadamard codec. All others are one-shot.
   static bool Supports(const OpDescriptor& op);
   // Loss scales are positive, finite and normal.
   static bool IsValidScale(float scale);

@@ -207,15 +207,18 @@ TEST(LedgerTest, KnowsWhatHasResiduals) {
     op.codec = codec;
     EXPECT_TRUE(Ledger::Supports(op));
   }
-  for (auto change : {+[](OpDescriptor* op) { op->bucket = 0; },
-                      +[](OpDescriptor* op) { op->count = 0; },
-                      +[](OpDescriptor* op) { op->codec = Codec::kHadamard; },
-                      +[](OpDescriptor* op) { op->dtype = Dtype::kFloat64; },
-                      +[](OpDescriptor* op) { op->dtype = Dtype::kInt32; },
-                      +[](OpDescriptor* op) { op->reduce_op = ReduceOp::kMax; },
-                      +[](OpDescriptor* op) {
-                        op->collective = Collective::kReduceScatter;
-                      }}) {
+  for (auto change :
+       {+[](OpDescriptor* op) { op->bucket = 0; },
+        +[](OpDescriptor* op) { op->count = 0; },
+        +[](OpDescriptor* op) { op->codec = Codec::kHadamard; },
+        +[](OpDescriptor* op) { op->dtype = Dtype::kFloat64; },
+        +[](OpDescriptor* op) { op->dtype = Dtype::kInt32; },
+        +[](OpDescriptor* op) { op->reduce_op = ReduceOp::kMax; },
+        +[](OpDescriptor* op) {
+          op->collective = Collective::kReduceScatter;
+          op->mode = Mode::kExact;
+        },
+        +[](OpDescriptor* op) { op->collective = Collective::kAllGather; }}) {
     OpDescriptor op = Descriptor();
     change(&op);
     EXPECT_FALSE(Ledger::Supports(op));

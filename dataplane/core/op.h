@@ -3,6 +3,7 @@
 #ifndef OPTIREDUCE_DATAPLANE_CORE_OP_H_
 #define OPTIREDUCE_DATAPLANE_CORE_OP_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,15 +42,15 @@ struct OpSending {
   uint32_t data_turn = 0;
   uint32_t streams_before = 0;  // not through, of those before that one
   uint32_t streams_left = 0;    // that are not through
-  // Frozen chunks in the order of their freezing, and how many of them each
-  // rank has been sent. Ranks take turns here too.
+  // Frozen chunks in the order of their freezing, or accounts, and how many of
+  // them each rank has been sent. Ranks take turns here too.
   uint32_t* results = nullptr;
-  uint32_t* result_places = nullptr;  // of each frozen chunk among them
+  uint32_t* result_places = nullptr;  // of each among them
   uint32_t* results_next = nullptr;
   uint32_t results_frozen = 0;
   uint32_t results_turn = 0;
-  uint64_t results_owed = 0;   // over all ranks
-  uint32_t results_total = 0;  // chunks of the own shard
+  uint64_t results_owed = 0;  // over all ranks
+  uint32_t results_total = 0;
 };
 
 // With residuals and debts.
@@ -67,6 +68,7 @@ struct Op {
   OpDescriptor descriptor;
   uint32_t fingerprint = 0;
   ChunkPlan plan;
+  uint32_t chunks_per_reply = 1;
 
   // A peer submitted something else.
   bool mismatched = false;
@@ -159,6 +161,27 @@ struct Op {
   bool has_stage2() const {
     return descriptor.collective != Collective::kReduceScatter &&
            descriptor.collective != Collective::kBarrier;
+  }
+  // A bounded reduce-scatter: owners send accounts instead of results.
+  bool has_accounts() const {
+    return descriptor.collective == Collective::kReduceScatter && !is_exact();
+  }
+  // What an owner sends to each rank: a result for each of its chunks, or an
+  // account for many.
+  uint32_t RepliesOf(Rank owner) const {
+    const uint32_t chunks = plan.ChunksOf(owner);
+    if (has_accounts()) {
+      return (chunks + chunks_per_reply - 1) / chunks_per_reply;
+    }
+    return has_stage2() ? chunks : 0;
+  }
+  // The first chunk that it is about.
+  ChunkInfo ChunkOfReply(Rank owner, uint32_t reply) const {
+    return plan.ChunkOf(owner, reply * chunks_per_reply);
+  }
+  // How many they are.
+  uint32_t ChunksFrom(const ChunkInfo& first) const {
+    return std::min(chunks_per_reply, plan.ChunksOf(first.owner) - first.local);
   }
 
   // Results that are kept until the submit: the values, and in bucketed ops

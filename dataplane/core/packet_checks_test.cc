@@ -261,6 +261,22 @@ TEST_F(PacketChecksTest, ResultsComeFromTheirOwner) {
   EXPECT_EQ(Receive(header, full_), Verdict::kDuplicate);
 }
 
+TEST_F(PacketChecksTest, AccountsAreThoseThatAnOwnerSends) {
+  op_.collective = Collective::kReduceScatter;
+  Start(Mode::kBounded);
+  const wire::Header header = ResultFrom(1, 0);
+  const std::vector<uint8_t> both = {3};
+  EXPECT_EQ(Receive(ResultFrom(1, 1), both), Verdict::kBadChunk);
+  wire::Header other = header;
+  other.source = 2;
+  EXPECT_EQ(Receive(other, both), Verdict::kBadChunk);
+  EXPECT_EQ(Receive(header, {3, 0}), Verdict::kBadChunkLength);
+  EXPECT_EQ(Receive(header, {}), Verdict::kBadChunkLength);
+  EXPECT_EQ(Receive(header, {7}), Verdict::kBadBody) << "it has two chunks";
+  EXPECT_EQ(Receive(header, both), Verdict::kAccepted);
+  EXPECT_EQ(Receive(header, both), Verdict::kDuplicate);
+}
+
 // No trainer may submit such an op, so no peer can have.
 TEST_F(PacketChecksTest, AnOpThatNobodyMaySubmitIsNotOpened) {
   wire::OpenBody open;

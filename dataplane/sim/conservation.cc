@@ -57,8 +57,10 @@ Conservation::Bucket* Conservation::Find(const core::OpDescriptor& op) {
     bucket->scales.assign(world_, 1);
     bucket->flushed.assign(world_, false);
   }
+  const bool same_kind =
+      bucket->op.collective == op.collective || op.mode == core::Mode::kFlush;
   if (bucket->op.count != op.count || bucket->op.dtype != op.dtype ||
-      bucket->op.reduce_op != op.reduce_op) {
+      bucket->op.reduce_op != op.reduce_op || !same_kind) {
     bucket->ignored = true;
   }
   return bucket->ignored ? nullptr : bucket;
@@ -83,11 +85,19 @@ void Conservation::OnUsed(const core::OpDescriptor& op, core::Rank rank,
         Element(op.dtype, input.data(), i) / double{op.loss_scale};
     bucket->truth[i] += gradient;
     bucket->magnitude[i] += std::fabs(gradient);
-    if (!output.empty()) {
-      bucket->outputs[rank.index()][i] +=
-          Element(op.dtype, output.data(), i) / double{op.loss_scale};
-    }
   }
+  std::vector<double>& applied = bucket->outputs[rank.index()];
+  const size_t first = FirstOf(op, rank.index());
+  for (size_t i = 0; i < output.size() / gradcodec::SizeOf(op.dtype); ++i) {
+    applied[first + i] +=
+        Element(op.dtype, output.data(), i) / double{op.loss_scale};
+  }
+}
+
+size_t Conservation::FirstOf(const core::OpDescriptor& op, size_t rank) const {
+  return op.collective == core::Collective::kReduceScatter
+             ? rank * (op.count / world_)
+             : 0;
 }
 
 std::string Conservation::OnSettled(core::Rank rank, core::GroupId group,
@@ -149,7 +159,10 @@ uint64_t Conservation::Differences(const Bucket& bucket, size_t rank) const {
   const double slack =
       Rounding(bucket.op.dtype) * static_cast<double>(roundings);
   uint64_t differences = 0;
-  for (size_t i = 0; i < bucket.op.count; ++i) {
+  const size_t first = FirstOf(bucket.op, rank);
+  const size_t end = first + core::OutputBytes(bucket.op, world_) /
+                                 gradcodec::SizeOf(bucket.op.dtype);
+  for (size_t i = first; i < end; ++i) {
     const double got = bucket.outputs[rank][i] + share * bucket.residuals[i];
     if (std::fabs(got - share * bucket.truth[i]) >
         slack * share * bucket.magnitude[i]) {

@@ -3,6 +3,9 @@
 //
 //     applied + debt + (residuals of all ranks) / N + forgiven = true average
 //
+// A rank of a reduce-scatter gets its part only, and the rest of its outputs
+// does not count.
+//
 // It is drawn up for each rank once all of them are through with their ops and
 // nothing is on its way any more. What was forgiven is known by its number of
 // elements only, so in as many the sums may differ.
@@ -62,6 +65,8 @@ class Conservation {
 
   Bucket* Find(const core::OpDescriptor& op);
   std::string Check() const;
+  // Where a rank's output of the op begins in the bucket.
+  size_t FirstOf(const core::OpDescriptor& op, size_t rank) const;
   uint64_t Differences(const Bucket& bucket, size_t rank) const;
 
   size_t world_;

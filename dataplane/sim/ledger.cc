@@ -1,5 +1,7 @@
 #include "dataplane/sim/ledger.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/xxhash64.h"
 
@@ -14,11 +16,17 @@ std::string Where(const Packet& packet) {
                       packet.destination_rank.value());
 }
 
+bool HasAccounts(const core::OpDescriptor& op) {
+  return op.collective == core::Collective::kReduceScatter &&
+         op.mode == core::Mode::kBounded;
+}
+
 }  // namespace
 
 Ledger::Ledger(const core::OpDescriptor& op, size_t world,
                uint32_t payload_bytes, uint32_t tag, core::OpSeq seq)
     : world_(world),
+      chunks_per_account_(HasAccounts(op) ? payload_bytes * 8 : 0),
       plan_(op, world, payload_bytes, tag, seq),
       elements_(plan_.elements()),
       accounts_(plan_.chunk_limit()),
@@ -49,11 +57,12 @@ std::string Ledger::OnResultSent(const Packet& packet) {
   if (!info || info->owner != packet.source_rank) {
     return absl::StrCat(Where(packet), ": result of a chunk not owned");
   }
+  ++results_sent_;
+  if (chunks_per_account_ != 0) return OnAccountSent(packet, *info);
   if (header.length != info->bytes) {
     return absl::StrCat(Where(packet), ": result of ", header.length,
                         " bytes, not ", info->bytes);
   }
-  ++results_sent_;
   Account& account = accounts_[header.chunk];
   if (account.known && account.contributors != header.contributors) {
     return absl::StrCat(Where(packet), ": c was ", account.contributors,
@@ -67,6 +76,25 @@ std::string Ledger::OnResultSent(const Packet& packet) {
   }
   account.seen_payload = true;
   account.payload_hash = hash;
+  return "";
+}
+
+std::string Ledger::OnAccountSent(const Packet& packet,
+                                  const core::ChunkInfo& first) {
+  const uint32_t chunks =
+      std::min(chunks_per_account_, plan_.ChunksOf(first.owner) - first.local);
+  const auto bits = wire::Body(packet.bytes(), packet.header);
+  if (first.local % chunks_per_account_ != 0 ||
+      bits.size() != (chunks + 7) / 8) {
+    return absl::StrCat(Where(packet), ": no account of whole shards");
+  }
+  for (uint32_t i = 0; i < chunks; ++i) {
+    const bool summed = (bits[i / 8] >> (i % 8) & 1) != 0;
+    const uint32_t chunk = plan_.ChunkOf(first.owner, first.local + i).chunk;
+    if (summed != data_accepted_[Bit(packet.destination_rank, chunk)]) {
+      return absl::StrCat(Where(packet), ": a false account of chunk ", chunk);
+    }
+  }
   return "";
 }
 

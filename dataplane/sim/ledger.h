@@ -30,7 +30,8 @@ class Ledger {
   std::string CheckPlan() const;
 
   // A core sends a result packet. Returns what is wrong with it, or nothing:
-  // a chunk is frozen once, so all its packets say the same.
+  // a chunk is frozen once, so all its packets say the same; an account says
+  // which of the receiver's contributions the sender has accepted.
   std::string OnResultSent(const Packet& packet);
   // A core accepted a contribution or a result. Returns what is wrong: each
   // counts once.
@@ -60,11 +61,15 @@ class Ledger {
     uint64_t payload_hash = 0;
   };
 
+  std::string OnAccountSent(const Packet& packet, const core::ChunkInfo& first);
+
   size_t Bit(core::Rank rank, uint32_t chunk) const {
     return size_t{chunk} * world_ + rank.index();
   }
 
   size_t world_ = 0;
+  // Of a bounded reduce-scatter: chunks that an account is about.
+  uint32_t chunks_per_account_ = 0;
   core::ChunkPlan plan_;
   uint64_t elements_ = 0;
   std::vector<core::ChunkInfo> chunks_;

@@ -43,6 +43,9 @@ TEST(PlainCases, EveryCollectiveInWorldsOfMostSizes) {
       Add(&scenario, AllReduce(count, Mode::kBounded));
       Add(&scenario, AllReduce(count, Mode::kExact));
       Add(&scenario, Exact(Collective::kReduceScatter, count * world));
+      OpSpec scatter = AllReduce(count * world, Mode::kBounded);
+      scatter.descriptor.collective = Collective::kReduceScatter;
+      Add(&scenario, scatter);
       Add(&scenario, Exact(Collective::kAllGather, count * world));
       Add(&scenario, Exact(Collective::kBroadcast, count)).descriptor.root =
           testing::R(world - 1);
@@ -291,6 +294,46 @@ TEST(PlainCases, NarrowCodecsLoseNothingInBuckets) {
     Add(&scenario, op);
     RunWell(scenario);
   }
+}
+
+// The gradient path of sharded training: the same oracle, for each rank's part.
+TEST(PlainCases, BoundedReduceScattersLoseNothingInBuckets) {
+  for (const size_t world : {2, 4, 9}) {
+    Scenario scenario = Ranks(world);
+    scenario.random.loss = 0.05;
+    OpSpec op = AllReduce(1000 * world, Mode::kBounded);
+    op.descriptor.collective = Collective::kReduceScatter;
+    op.descriptor.bucket = 1;
+    for (uint64_t step = 1; step <= 20; ++step) {
+      op.descriptor.step = step;
+      Add(&scenario, op);
+    }
+    op.descriptor.step = 0;
+    op.descriptor.collective = Collective::kAllReduce;
+    op.descriptor.mode = Mode::kFlush;
+    op.inputs = InputKind::kZero;
+    Add(&scenario, op);
+    RunWell(scenario);
+  }
+}
+
+// An account has 8 * 496 bits, each for a chunk; shards of two and one chunk.
+TEST(PlainCases, LongShardsHaveSeveralAccounts) {
+  Scenario scenario = Ranks(2);
+  core::GroupConfig& config = scenario.groups[0].config;
+  config.payload_bytes = 496;
+  config.memory_budget = size_t{64} << 20;
+  config.stage1_bound = Duration::Millis(200);
+  config.result_bound = Duration::Millis(300);
+  scenario.random.loss = 0.001;
+  OpSpec op = AllReduce(2 * 124 * (2 * 496 * 8 + 1), Mode::kBounded);
+  op.descriptor.collective = Collective::kReduceScatter;
+  op.descriptor.bucket = 1;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    op.descriptor.step = step;
+    Add(&scenario, op);
+  }
+  RunWell(scenario);
 }
 
 // 2 S (N-1)/N bytes leave and enter each host, at the rate of its link; plus

@@ -37,7 +37,7 @@ Duration Between(Duration low, Duration high, Rng* rng) {
 }
 
 constexpr uint64_t kStepsSalt = 0x57e9'57e9'57e9'57e9u;
-constexpr uint64_t kCodecSalt = 0xc0de'c0de'c0de'c0deu;
+constexpr uint64_t kWaysSalt = 0xc0de'c0de'c0de'c0deu;
 constexpr uint64_t kRatesSalt = 0x5ca1ab1e;
 
 class Draw {
@@ -46,7 +46,7 @@ class Draw {
       : rng_(seed),
         bounds_rng_(~seed),
         steps_rng_(seed ^ kStepsSalt),
-        codec_rng_(seed ^ kCodecSalt),
+        ways_rng_(seed ^ kWaysSalt),
         rates_rng_(seed ^ kRatesSalt) {
     scenario_.seed = seed;
   }
@@ -239,17 +239,22 @@ class Draw {
     if (op->collective == Collective::kBroadcast) {
       op->root = core::Rank(static_cast<uint16_t>(rng_.Below(world)));
     }
+    if (op->collective == Collective::kReduceScatter &&
+        gradcodec::IsSupported(op->dtype, op->reduce_op, true) &&
+        ways_rng_.Chance(0.6)) {
+      op->mode = Mode::kBounded;
+    }
     if (op->codec == core::Codec::kNone) DrawNarrowing(op);
   }
 
   // Half as many bytes, or not.
   void DrawNarrowing(core::OpDescriptor* op) {
     if (op->mode != Mode::kBounded || op->dtype != Dtype::kFloat32 ||
-        !codec_rng_.Chance(0.3)) {
+        op->collective != Collective::kAllReduce || !ways_rng_.Chance(0.3)) {
       return;
     }
     op->codec =
-        codec_rng_.Chance(0.5) ? core::Codec::kBfloat16 : core::Codec::kFloat16;
+        ways_rng_.Chance(0.5) ? core::Codec::kBfloat16 : core::Codec::kFloat16;
   }
 
   uint64_t DrawCount(size_t world, const core::OpDescriptor& op) {
@@ -354,6 +359,7 @@ class Draw {
     if (rng.Chance(0.5)) {
       for (OpSpec op : buckets) {
         op.descriptor.mode = Mode::kFlush;
+        op.descriptor.collective = Collective::kAllReduce;
         op.descriptor.codec = core::Codec::kNone;
         op.descriptor.loss_scale = ops.back().descriptor.loss_scale;
         op.inputs = InputKind::kZero;
@@ -390,6 +396,11 @@ class Draw {
     const uint64_t chunks = std::max<uint64_t>(1, kPacketsPerOp / (4 * world));
     op.count = rng.LogUniform(1, chunks * 496 / gradcodec::SizeOf(op.dtype));
     DrawNarrowing(&op);
+    if (ways_rng_.Chance(0.25)) {
+      op.collective = Collective::kReduceScatter;
+      op.codec = core::Codec::kNone;
+      op.count = (op.count + world - 1) / world * world;
+    }
     spec.inputs = InputKind::kSummable;
     spec.in_place = rng.Chance(0.6);
     return spec;
@@ -577,7 +588,7 @@ class Draw {
   // Of their own, so that the rest is drawn as it was.
   Rng bounds_rng_;
   Rng steps_rng_;
-  Rng codec_rng_;
+  Rng ways_rng_;
   Rng rates_rng_;
   Scenario scenario_;
   size_t world_ = 0;

@@ -22,7 +22,8 @@ using core::Rank;
 
 using Ranks = std::vector<Rank>;
 
-// A bounded all-reduce at one rank.
+// A bounded op at one rank: an all-reduce, or a reduce-scatter of which it gets
+// its own shard.
 class BoundedCheck {
  public:
   BoundedCheck(const core::OpDescriptor& op, const core::GroupConfig& config,
@@ -39,6 +40,16 @@ class BoundedCheck {
  private:
   size_t world() const { return run_->inputs.size(); }
   size_t size() const { return gradcodec::SizeOf(op_.dtype); }
+
+  bool IsOutput(const ChunkInfo& info) const {
+    return op_.collective == Collective::kAllReduce || info.owner == rank_;
+  }
+  const uint8_t* OutputAt(const ChunkInfo& info) const {
+    const size_t skipped = op_.collective == Collective::kAllReduce
+                               ? 0
+                               : rank_.index() * (op_.count / world());
+    return output_.data() + (info.first - skipped) * size();
+  }
 
   // ---- whose contributions are in a chunk
 
@@ -90,7 +101,7 @@ class BoundedCheck {
   // ---- values, but for the Hadamard codec's: equal bit for bit
 
   bool Equals(const ChunkInfo& info, const Ranks& contributors) {
-    const uint8_t* const at = output_.data() + info.first * size();
+    const uint8_t* const at = OutputAt(info);
     if (contributors.size() == world()) {
       return std::memcmp(at, FullResult().data() + info.first * size(),
                          info.elements * size()) == 0;
@@ -114,6 +125,7 @@ class BoundedCheck {
 
   std::string CheckPlain() {
     for (const ChunkInfo& info : run_->ledger.chunks()) {
+      if (!IsOutput(info)) continue;
       std::string wrong =
           info.owner == rank_ ? CheckOwnChunk(info) : CheckChunk(info);
       if (!wrong.empty()) return wrong;
@@ -246,6 +258,7 @@ class BoundedCheck {
   std::string CheckBucketed(const core::OpReport& report) {
     uint64_t open = 0;
     for (const ChunkInfo& info : run_->ledger.chunks()) {
+      if (!IsOutput(info)) continue;
       const auto announced = run_->ledger.Announced(info.chunk);
       if (info.owner == rank_ && !announced) {
         open += info.elements;

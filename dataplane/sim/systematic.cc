@@ -21,6 +21,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"all_reduce_bounded", Collective::kAllReduce, Mode::kBounded},
     {"all_reduce_exact", Collective::kAllReduce, Mode::kExact},
+    {"reduce_scatter_bounded", Collective::kReduceScatter, Mode::kBounded},
     {"reduce_scatter", Collective::kReduceScatter, Mode::kExact},
     {"all_gather", Collective::kAllGather, Mode::kExact},
     {"broadcast", Collective::kBroadcast, Mode::kExact},

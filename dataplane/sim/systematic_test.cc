@@ -28,7 +28,7 @@ TEST_P(SystematicTest, EverySinglePacketLostDoubledOrLate) {
 INSTANTIATE_TEST_SUITE_P(Cases, SystematicTest, testing::ValuesIn(Names()),
                          [](const auto& info) { return info.param; });
 
-TEST(SystematicCasesTest, AreAllThere) { EXPECT_EQ(Names().size(), 24u); }
+TEST(SystematicCasesTest, AreAllThere) { EXPECT_EQ(Names().size(), 28u); }
 
 TEST(SystematicCasesTest, OneRunCanBePicked) {
   const SystematicSummary summary =

@@ -88,7 +88,10 @@ class Group:
 
     def reduce_scatter(self, array, output, op="avg", mode=None, *, soft_ms=None, hard_ms=None, bucket=None,
                        step=None):
-        """Rank r gets part r of the reduced `array` (world equal parts) in `output`."""
+        """Rank r gets part r of the reduced `array` (world equal parts) in `output`.
+
+        bucket, step: as in all_reduce.
+        """
         self._check_parts(array, output)
         return self._submit(_REDUCE_SCATTER, array, output, array, op=op, mode=mode, soft_ms=soft_ms,
                             hard_ms=hard_ms, bucket=bucket, step=step)

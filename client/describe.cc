@@ -178,7 +178,7 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
       return "the soft limit is above the hard limit";
     case OPTIREDUCE_SHM_REFUSAL_TOO_LARGE:
       return "it needs more memory than the group's budget; split it, or raise "
-             "memory_budget_bytes";
+             "memory_budget_bytes and, with a bucket, owed_budget_bytes";
     case OPTIREDUCE_SHM_REFUSAL_INPUT_RANGE:
       return "the input " + range(answer.wanted) +
              " is not inside the shared memory " + range(answer.conflict);
@@ -207,8 +207,8 @@ std::string DescribeRefusal(const OptireduceShmCompletion& answer,
     case OPTIREDUCE_SHM_REFUSAL_STATE_GROUP:
       return "it is the state of another rank, or of a group of another size";
     case OPTIREDUCE_SHM_REFUSAL_STATE_MEMORY:
-      return "it does not fit the daemon's memory for residuals and debts; "
-             "nothing is owed any more";
+      return "it does not fit the daemon's memory for what is owed "
+             "(owed_budget_bytes); nothing is owed any more";
     case OPTIREDUCE_SHM_REFUSAL_STEPS_OPEN:
       return "the steps of " + std::to_string(OPTIREDUCE_SHM_MAX_STEP_OPS) +
              " operations are open: call or_step_close";

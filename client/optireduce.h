@@ -201,6 +201,9 @@ typedef struct or_group_settings {
   /* A halt is advised after so many bad steps in a row; 0: 20. Where ranks
    * differ the least counts. */
   uint32_t halt_after;
+  /* At the daemon, for what buckets owe (see below). When it is full, the
+   * oldest of what was lost is given up, and counted. */
+  uint64_t owed_budget_bytes;
 } or_group_settings;
 
 /* Defaults: 10 s for the formation, the rest 0. */

@@ -76,6 +76,9 @@ void Translate(const or_group_settings& from, control::GroupSettings* to) {
   if (from.memory_budget_bytes != 0) {
     to->set_memory_budget_bytes(from.memory_budget_bytes);
   }
+  if (from.owed_budget_bytes != 0) {
+    to->set_owed_budget_bytes(from.owed_budget_bytes);
+  }
   if (from.fill != OR_FILL_DEFAULT) {
     to->set_fill(static_cast<control::FillPolicy>(from.fill));
   }

@@ -244,6 +244,9 @@ TEST(ConfigLoaderTest, KeysMustGoTogether) {
               HasSubstr("max_total_segment_mb"));
   EXPECT_THAT(ErrorOf("group_memory_mb: 20000\n"),
               HasSubstr("max_total_group_mb"));
+  EXPECT_THAT(ErrorOf("group_memory_mb: 10000 group_owed_mb: 6385\n"),
+              AllOf(HasSubstr("group_owed_mb (16385)"),
+                    HasSubstr("max_total_group_mb (16384)")));
 }
 
 // G13, the part of the loader: each key, changed alone, shows.

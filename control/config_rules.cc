@@ -114,8 +114,10 @@ absl::Status CheckGroupRules(const config::DaemonConfig& config) {
                    "group_dead_after_us", config.group_dead_after_us());
   }
   if (status.ok()) {
-    status = CheckOrder("group_memory_mb", config.group_memory_mb(),
-                        "max_total_group_mb", config.max_total_group_mb());
+    status =
+        CheckOrder("group_memory_mb + group_owed_mb",
+                   uint64_t{config.group_memory_mb()} + config.group_owed_mb(),
+                   "max_total_group_mb", config.max_total_group_mb());
   }
   return status;
 }

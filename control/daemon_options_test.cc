@@ -177,6 +177,11 @@ const std::map<std::string, Case>& Cases() {
         [](const auto& c) {
           return GroupOf(c).memory_budget == size_t{64} << 20;
         }}},
+      {"group_owed_mb",
+       {"32",
+        [](const auto& c) {
+          return GroupOf(c).ledger_budget == size_t{32} << 20;
+        }}},
       {"group_fill",
        {"own",
         [](const auto& c) {
@@ -252,6 +257,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   wishes.set_window(3);
   wishes.set_quorum_permille(1000);
   wishes.set_memory_budget_bytes(5 << 20);
+  wishes.set_owed_budget_bytes(6 << 20);
   wishes.set_fill(FILL_OWN);
   wishes.set_mtu(1000);
   wishes.set_formation_limit_us(3'000'000);
@@ -271,6 +277,7 @@ TEST(ResolveSettingsTest, WishesOutweighDefaults) {
   EXPECT_EQ(group.window, 3u);
   EXPECT_EQ(group.quorum_permille, 1000u);
   EXPECT_EQ(group.memory_budget, size_t{5} << 20);
+  EXPECT_EQ(group.ledger_budget, size_t{6} << 20);
   EXPECT_EQ(group.fill, core::FillPolicy::kOwn);
   EXPECT_EQ(group.formation_limit, Duration::Seconds(3));
   EXPECT_EQ(group.heartbeat, Duration::Millis(10));

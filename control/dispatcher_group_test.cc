@@ -261,13 +261,17 @@ TEST_F(DispatcherTest, SettingsOutOfRangeAreNamed) {
                 p->mutable_settings()->set_memory_budget_bytes(100);
               }),
               HasSubstr("memory_budget_bytes"));
+  EXPECT_THAT(error_of([](auto* p) {
+                p->mutable_settings()->set_owed_budget_bytes(UINT64_MAX);
+              }),
+              HasSubstr("owed_budget_bytes"));
   EXPECT_EQ(dispatcher_->groups().num_groups(), 0u);
 }
 
 TEST_F(DispatcherTest, GroupQuotasAreNamed) {
   Start(
       "max_groups_per_session: 2 max_total_group_mb: 300 udp_port_count: 3 "
-      "group_memory_mb: 100");
+      "group_memory_mb: 60 group_owed_mb: 40");
   TestClient first = LiveClient();
   EXPECT_TRUE(Ask(first, PrepareRequest(0, 1)).has_prepare_group());
   EXPECT_TRUE(Ask(first, PrepareRequest(0, 1)).has_prepare_group());

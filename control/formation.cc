@@ -41,6 +41,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const Member& m) {
           {"window", absl::StrCat(m.window())},
           {"quorum_permille", absl::StrCat(m.quorum_permille())},
           {"memory_budget_bytes", absl::StrCat(m.memory_budget_bytes())},
+          {"owed_budget_bytes", absl::StrCat(m.owed_budget_bytes())},
           {"fill", FillName(m.fill())}};
 }
 

@@ -37,6 +37,7 @@ Member MakeMember(uint32_t rank, uint32_t world) {
   m.set_window(16);
   m.set_quorum_permille(750);
   m.set_memory_budget_bytes(256 << 20);
+  m.set_owed_budget_bytes(64 << 20);
   m.set_fill(FILL_ZERO);
   return m;
 }
@@ -184,6 +185,7 @@ TEST_F(FormationTest, EverySharedSettingCounts) {
       [](Member* m) { m->set_window(1); },
       [](Member* m) { m->set_quorum_permille(1); },
       [](Member* m) { m->set_memory_budget_bytes(1); },
+      [](Member* m) { m->set_owed_budget_bytes(1); },
       [](Member* m) { m->set_fill(FILL_OWN); },
   };
   for (const auto& change : changes) {
@@ -295,6 +297,7 @@ TEST(FormationSizeTest, TheLargestGroupFitsAFrame) {
     m.set_window(256);
     m.set_quorum_permille(1000);
     m.set_memory_budget_bytes(uint64_t{1} << 40);
+    m.set_owed_budget_bytes(uint64_t{1} << 40);
     m.set_fill(FILL_OWN);
     const std::string blob = m.SerializeAsString();
     ASSERT_LE(blob.size(), kMaxMemberBytes);

@@ -77,6 +77,14 @@ absl::Status CheckMerged(const config::DaemonConfig& merged) {
   return CheckGroupRules(merged);
 }
 
+absl::Status CheckBudget(const std::string& name, uint64_t bytes,
+                         uint64_t most) {
+  if (bytes >= kMiB && bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": ", bytes, " is not from ", kMiB, " to ", most,
+                   " (max_total_group_mb)"));
+}
+
 }  // namespace
 
 absl::StatusOr<GroupSettings> ResolveSettings(
@@ -89,12 +97,13 @@ absl::StatusOr<GroupSettings> ResolveSettings(
   const uint64_t budget = wishes.has_memory_budget_bytes()
                               ? wishes.memory_budget_bytes()
                               : merged.group_memory_mb() * kMiB;
-  const uint64_t largest = merged.max_total_group_mb() * kMiB;
-  if (budget < kMiB || budget > largest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("memory_budget_bytes: ", budget, " is not from ", kMiB,
-                     " to ", largest, " (max_total_group_mb)"));
-  }
+  const uint64_t owed = wishes.has_owed_budget_bytes()
+                            ? wishes.owed_budget_bytes()
+                            : merged.group_owed_mb() * kMiB;
+  const uint64_t most = merged.max_total_group_mb() * kMiB;
+  status = CheckBudget("memory_budget_bytes", budget, most);
+  if (status.ok()) status = CheckBudget("owed_budget_bytes", owed, most);
+  if (!status.ok()) return status;
   const uint32_t mtu = wishes.has_mtu() ? wishes.mtu() : port_mtu;
   if (mtu < wire::kMinMtu || mtu > port_mtu) {
     return absl::InvalidArgumentError(
@@ -120,6 +129,7 @@ absl::StatusOr<GroupSettings> ResolveSettings(
   s.set_window(merged.group_window());
   s.set_quorum_permille(merged.group_quorum_permille());
   s.set_memory_budget_bytes(budget);
+  s.set_owed_budget_bytes(owed);
   s.set_fill(merged.group_fill() == "own" ? FILL_OWN : FILL_ZERO);
   s.set_mtu(mtu);
   s.set_formation_limit_us(merged.group_formation_limit_us());
@@ -142,6 +152,7 @@ core::GroupConfig ToGroupConfig(const GroupSettings& settings) {
   config.fill = settings.fill() == FILL_OWN ? core::FillPolicy::kOwn
                                             : core::FillPolicy::kZero;
   config.memory_budget = settings.memory_budget_bytes();
+  config.ledger_budget = settings.owed_budget_bytes();
   config.formation_limit = Micros(settings.formation_limit_us());
   config.heartbeat = Micros(settings.heartbeat_us());
   config.suspect_after = Micros(settings.suspect_after_us());

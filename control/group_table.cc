@@ -23,6 +23,12 @@ std::string RandomNonce() {
   return got == static_cast<ssize_t>(nonce.size()) ? nonce : "";
 }
 
+// All that its daemon may take for a group. Each part is within the limit of
+// all groups, so the sum fits.
+uint64_t MemoryOf(const GroupSettings& settings) {
+  return settings.memory_budget_bytes() + settings.owed_budget_bytes();
+}
+
 std::string AddressBytes(nic::Ipv4Address ip) {
   std::string bytes(4, '\0');
   for (size_t i = 0; i < 4; ++i) {
@@ -156,12 +162,12 @@ void GroupTable::Prepare(engine::SessionId session, const Asker& asker,
     return;
   }
   const uint64_t memory_limit = options_.config.max_total_group_mb() * kMiB;
-  if (settings->memory_budget_bytes() > memory_limit - memory_in_use_) {
+  const uint64_t memory = MemoryOf(*settings);
+  if (memory > memory_limit - memory_in_use_) {
     outbox_->Fail(
         asker, ERROR_QUOTA,
         absl::StrCat("groups have ", memory_in_use_, " of ", memory_limit,
-                     " bytes (max_total_group_mb); this one needs ",
-                     settings->memory_budget_bytes()));
+                     " bytes (max_total_group_mb); this one needs ", memory));
     return;
   }
   const std::string nonce = RandomNonce();
@@ -180,7 +186,7 @@ void GroupTable::Prepare(engine::SessionId session, const Asker& asker,
   group.session = session;
   group.connection = asker.connection;
   group.settings = *settings;
-  memory_in_use_ += settings->memory_budget_bytes();
+  memory_in_use_ += memory;
   Member& own = group.own;
   own.set_magic(kMemberMagic);
   own.set_wire_min(wire::kVersion);
@@ -201,6 +207,7 @@ void GroupTable::Prepare(engine::SessionId session, const Asker& asker,
   own.set_window(settings->window());
   own.set_quorum_permille(settings->quorum_permille());
   own.set_memory_budget_bytes(settings->memory_budget_bytes());
+  own.set_owed_budget_bytes(settings->owed_budget_bytes());
   own.set_fill(settings->fill());
 
   Reply reply;
@@ -426,7 +433,7 @@ void GroupTable::Erase(uint32_t handle) {
   const auto it = groups_.find(handle);
   const Group& group = it->second;
   ports_.Release(static_cast<uint16_t>(group.own.port()));
-  memory_in_use_ -= group.settings.memory_budget_bytes();
+  memory_in_use_ -= MemoryOf(group.settings);
   if (group.id) handles_.erase(*group.id);
   groups_.erase(it);
 }

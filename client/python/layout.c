@@ -35,6 +35,7 @@ int main(void) {
   FIELD(or_group_settings, formation_limit_ns);
   FIELD(or_group_settings, min_fraction);
   FIELD(or_group_settings, halt_after);
+  FIELD(or_group_settings, owed_budget_bytes);
   SIZE(or_member);
   FIELD(or_member, data);
   SIZE(or_rendezvous);

@@ -145,8 +145,9 @@ absl::StatusOr<GroupId> EngineCore::AddGroup(const GroupConfig& config,
                                        &transitions_, now);
   if (!group->memory_ok()) {
     return Refusal(absl::StatusCode::kResourceExhausted,
-                   "no memory for a group's budget of " +
-                       std::to_string(config.memory_budget) + " bytes");
+                   "no memory for a group's budgets of " +
+                       std::to_string(config.memory_budget) + " and " +
+                       std::to_string(config.ledger_budget) + " bytes");
   }
   by_tag_and_port_[key] = group.get();
   groups_.push_back(std::move(group));

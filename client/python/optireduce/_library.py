@@ -46,6 +46,7 @@ class GroupSettings(ctypes.Structure):
         ("formation_limit_ns", c_int64),
         ("min_fraction", c_double),
         ("halt_after", c_uint32),
+        ("owed_budget_bytes", c_uint64),
     ]
 
 

@@ -59,7 +59,8 @@ class Session:
     def create_group(self, rank, world, *, rendezvous_dir=None, exchange=None, name="default", timeout_s=10.0,
                      soft_ms=None, stage1_ms=None, early_wait_ms=None, hard_ms=None, window=None,
                      quorum_permille=None, fill=None, mtu=None, memory_budget_bytes=None, heartbeat_ms=None,
-                     suspect_after_ms=None, dead_after_ms=None, min_fraction=None, halt_after=None):
+                     suspect_after_ms=None, dead_after_ms=None, min_fraction=None, halt_after=None,
+                     owed_budget_bytes=None):
         """Joins ranks 0..world-1 to a group; returns when all have answered.
 
         The ranks meet in `rendezvous_dir`, a directory that all of them see, or
@@ -82,6 +83,7 @@ class Session:
         settings.fill = 0 if fill is None else _choose("fill", fill, _FILLS)
         settings.mtu = mtu or 0
         settings.memory_budget_bytes = memory_budget_bytes or 0
+        settings.owed_budget_bytes = owed_budget_bytes or 0
         settings.heartbeat_ns = nanoseconds(heartbeat_ms, _MS)
         settings.suspect_after_ns = nanoseconds(suspect_after_ms, _MS)
         settings.dead_after_ns = nanoseconds(dead_after_ms, _MS)

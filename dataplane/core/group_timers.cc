@@ -314,7 +314,9 @@ bool Group::IsStage1Spent(const Op& op, Timestamp now) const {
       return false;
     }
   }
-  return tails || op.contributions * 100 >= due * kAlmostPercent;
+  // What ranks that are gone have sent is among those here, and not due.
+  return tails ||
+         (lost_count_ == 0 && op.contributions * 100 >= due * kAlmostPercent);
 }
 
 bool Group::IsStage2Spent(const Op& op) const {

@@ -50,6 +50,70 @@ TEST(MembershipTest, SuspectThenDeadAtTheSetTimes) {
             SubmitResult::kPeerLost);
 }
 
+// A daemon that stands still for a while.
+TEST(MembershipTest, WhoIsHeardAgainIsHealthyAndNothingIsLost) {
+  GroupConfig settings = FastSettings();
+  settings.suspect_after = Duration::Millis(300);
+  settings.dead_after = Duration::Seconds(5);
+  TestNet net(3, settings);
+  FormOrDie(&net, 3);
+  net.set_filter([](const wire::Header&, Rank from, Rank to) {
+    return from != Rank(1) && to != Rank(1);
+  });
+  net.Run(Duration::Seconds(2));
+  net.set_filter(nullptr);
+  net.Run(Duration::Millis(200));
+  Buffers buffers(3, 300);
+  for (size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(net.Submit(r, AllReduce(300, Mode::kBounded), buffers.View(r)),
+              SubmitResult::kAccepted);
+  }
+  net.Run(Duration::Millis(5));
+  for (const size_t r : {0, 2}) {
+    ASSERT_EQ(net.events(r).size(), 4u);
+    EXPECT_EQ(net.events(r)[1].kind, EventKind::kPeerSuspect);
+    EXPECT_EQ(net.events(r)[2].kind, EventKind::kPeerHealthy);
+    EXPECT_EQ(net.events(r)[2].peer, Rank(1));
+    EXPECT_EQ(net.events(r)[3].report.status, OpStatus::kComplete);
+  }
+}
+
+// Contributions as they might be, to a group that is not formed yet, and to one
+// that does not exist.
+TEST(MembershipTest, WhatComesBeforeTheFormationIsCountedAndDoesNoHarm) {
+  TestNet net(3, FastSettings());
+  const OpDescriptor op = AllReduce(3 * kChunk, Mode::kBounded);
+  std::vector<uint8_t> packet(wire::kHeaderBytes + kPayload + wire::kCrcBytes);
+  constexpr uint64_t kPackets = 10'000;
+  for (uint32_t i = 0; i < kPackets; ++i) {
+    wire::Header header;
+    header.type = PacketType::kData;
+    header.tag = TestNet::kTag + i % 2;
+    header.source = static_cast<uint16_t>(1 + i % 4 / 2);
+    header.op_seq = i % 64;
+    header.fingerprint = Fingerprint(op);
+    header.chunk = i % 3;
+    header.length = kPayload;
+    wire::EncodeHeader(header, packet.data());
+    wire::Seal(packet.data(), wire::kHeaderBytes + kPayload);
+    const auto source = NetAddress::FromIpv4(0x0A000001u + header.source);
+    net.core(0).OnPacket({source, 5000, false, packet}, net.now(), net.now());
+  }
+  EXPECT_EQ(net.core(0).counters().Get(Verdict::kUnknownTag), kPackets / 2);
+  EXPECT_EQ(net.core(0).counters().Get(Verdict::kAccepted), 0u);
+  FormOrDie(&net, 3);
+  Buffers buffers(3, op.count);
+  for (size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(net.Submit(r, op, buffers.View(r)), SubmitResult::kAccepted);
+  }
+  net.Run(Duration::Millis(5));
+  for (size_t r = 0; r < 3; ++r) {
+    ASSERT_NE(net.report(r, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(r, OpSeq(0))->status, OpStatus::kComplete);
+    EXPECT_EQ(buffers.values[r][8], 600 + 3 * (8 % 7));
+  }
+}
+
 TEST(MembershipTest, ADeadRankEndsExactOpsAtOnce) {
   GroupConfig settings = FastSettings();
   settings.dead_after = Duration::Millis(400);

@@ -649,6 +649,35 @@ TEST(ExactTest, EveryCollectiveSurvivesLoss) {
   }
 }
 
+TEST(ExactTest, OnlyWhatWasLostIsSentAgain) {
+  constexpr uint32_t kChunks = 8;
+  for (uint32_t lost = 0; lost < kChunks; ++lost) {
+    TestNet net(2, FastSettings());
+    FormOrDie(&net, 2);
+    Buffers buffers(2, 2 * kChunk * kChunks);
+    uint32_t sent = 0;
+    uint32_t lost_chunk = 0;
+    std::vector<uint32_t> again;
+    net.set_filter([&](const wire::Header& header, Rank from, Rank) {
+      if (header.type != PacketType::kData || from != Rank(1)) return true;
+      if ((header.flags & wire::kFlagRepair) != 0) {
+        again.push_back(header.chunk);
+        return true;
+      }
+      if (sent++ != lost) return true;
+      lost_chunk = header.chunk;
+      return false;
+    });
+    const OpDescriptor op = AllReduce(2 * kChunk * kChunks, Mode::kExact);
+    for (size_t r = 0; r < 2; ++r) net.Submit(r, op, buffers.View(r));
+    net.Run(Duration::Millis(100));
+    ASSERT_NE(net.report(0, OpSeq(0)), nullptr);
+    EXPECT_EQ(net.report(0, OpSeq(0))->status, OpStatus::kComplete);
+    EXPECT_EQ(sent, kChunks);
+    EXPECT_EQ(again, std::vector<uint32_t>{lost_chunk}) << lost;
+  }
+}
+
 TEST(ExactTest, SendsNoFurtherThanTheOwnerCanHold) {
   TestNet net(2, FastSettings());
   FormOrDie(&net, 2);

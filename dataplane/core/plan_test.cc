@@ -43,6 +43,43 @@ TEST(DrawTest, NoNumberOfBucketsPerStepResonates) {
   }
 }
 
+// The last half of each of a rank's streams is cut, op after op.
+TEST(DrawTest, ATailThatIsCutForEverTakesAllPacketsAlike) {
+  constexpr uint32_t kWorld = 8;
+  constexpr uint32_t kChunks = 64;  // of a shard
+  constexpr int kOps = 240;
+  constexpr int kLongest = 24;  // in a row
+  const Rank cut(3);
+  OpDescriptor op;
+  op.count = kWorld * kChunks * 356;
+  for (const uint32_t buckets : {1u, 5u, 8u}) {
+    std::vector<int> lost(kWorld * kChunks);
+    std::vector<int> in_a_row(lost.size());
+    for (uint32_t i = 0; i < kOps; ++i) {
+      const OpSeq seq(i * buckets);
+      const ChunkPlan plan(op, kWorld, 1424, 0xABCD, seq);
+      for (uint16_t owner = 0; owner < kWorld; ++owner) {
+        ASSERT_EQ(plan.ChunksOf(Rank(owner)), kChunks);
+        const uint32_t offset =
+            StreamOffset(0xABCD, seq, cut, Rank(owner), kChunks);
+        for (uint32_t local = 0; local < kChunks; ++local) {
+          const size_t packet = plan.ChunkOf(Rank(owner), local).first / 356;
+          const bool is_lost =
+              Rank(owner) != cut &&
+              (local + kChunks - offset) % kChunks >= kChunks / 2;
+          lost[packet] += is_lost;
+          in_a_row[packet] = is_lost ? in_a_row[packet] + 1 : 0;
+          ASSERT_LE(in_a_row[packet], kLongest) << buckets;
+        }
+      }
+    }
+    for (const int times : lost) {
+      EXPECT_GE(times, kOps * 25 / 100) << buckets;
+      EXPECT_LE(times, kOps * 60 / 100) << buckets;
+    }
+  }
+}
+
 TEST(FingerprintTest, EveryAgreedFieldCounts) {
   const OpDescriptor base = Op(1000);
   std::vector<OpDescriptor> others(11, base);

@@ -53,6 +53,8 @@ class TestNet {
   void set_delay(Delay delay) { delay_ = std::move(delay); }
   // Whose packets find congestion on their way.
   void set_marks(Filter marks) { marks_ = std::move(marks); }
+  // A second copy comes by so much slower than others; not at all if by 0.
+  void set_copy(Delay copy) { copy_ = std::move(copy); }
   // Events of a rank, in order.
   std::vector<Event>& events(size_t rank) { return events_[rank]; }
   // The report of the rank's op, or null if it has not ended.
@@ -131,20 +133,25 @@ class TestNet {
       const Rank from(static_cast<uint16_t>(rank));
       const Rank to(static_cast<uint16_t>(tx.destination.port - 5000));
       if (filter_ && !filter_(header, from, to)) continue;
-      const Timestamp arrival =
-          now_ + Duration::Micros(10) +
-          (delay_ ? delay_(header, from, to) : Duration());
-      const auto later = [](Timestamp at, const Datagram& other) {
-        return at < other.arrival;
-      };
-      in_flight_.insert(std::upper_bound(in_flight_.begin(), in_flight_.end(),
-                                         arrival, later),
-                        {arrival,
-                         tx.source,
-                         tx.destination,
-                         marks_ && marks_(header, from, to),
-                         {tx.buffer, tx.buffer + tx.length}});
+      const bool marked = marks_ && marks_(header, from, to);
+      Deliver(tx, marked, delay_ ? delay_(header, from, to) : Duration());
+      const Duration copy = copy_ ? copy_(header, from, to) : Duration();
+      if (copy > Duration()) Deliver(tx, marked, copy);
     }
+  }
+
+  void Deliver(const TxDescriptor& tx, bool marked, Duration slower) {
+    const Timestamp arrival = now_ + Duration::Micros(10) + slower;
+    const auto later = [](Timestamp at, const Datagram& other) {
+      return at < other.arrival;
+    };
+    in_flight_.insert(
+        std::upper_bound(in_flight_.begin(), in_flight_.end(), arrival, later),
+        {arrival,
+         tx.source,
+         tx.destination,
+         marked,
+         {tx.buffer, tx.buffer + tx.length}});
   }
 
   GroupConfig config_;
@@ -156,6 +163,7 @@ class TestNet {
   Filter filter_;
   Filter marks_;
   Delay delay_;
+  Delay copy_;
 };
 
 }  // namespace optireduce::core

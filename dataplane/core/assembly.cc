@@ -45,9 +45,8 @@ uint32_t Assembly::PrefixOf(Rank owner) const {
 }
 
 void Assembly::Summarize(OpReport* report) const {
-  const uint64_t present = tally_.elements() - tally_.absent();
   report->elements = due_elements_;
-  report->absent = due_elements_ - present;
+  report->absent = due_elements_ - present_elements();
   report->contributions = tally_.contributions();
   report->min_contributors = static_cast<uint16_t>(tally_.k_min());
 }

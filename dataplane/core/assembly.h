@@ -30,6 +30,10 @@ class Assembly {
   uint32_t present() const { return present_count_; }
   bool complete() const { return present_count_ == due_; }
   bool Has(uint32_t chunk) const { return present_.Test(chunk); }
+  // Of the chunks that are here, but for those to which nobody contributed.
+  uint64_t present_elements() const {
+    return tally_.elements() - tally_.absent();
+  }
 
   // A reduced chunk of `contributors` is here; false if it already was.
   bool Note(const ChunkInfo& info, uint16_t contributors);

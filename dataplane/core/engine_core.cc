@@ -262,6 +262,14 @@ GroupStatus EngineCore::Status(GroupId group) const {
   return found == nullptr ? GroupStatus{} : found->Status();
 }
 
+std::vector<OpRecord> EngineCore::Records(GroupId group) const {
+  const Group* found = Find(group);
+  if (found == nullptr) return {};
+  std::vector<OpRecord> records(found->max_records());
+  records.resize(found->ReadRecords(records));
+  return records;
+}
+
 bool EngineCore::ReadBucket(GroupId group, uint64_t bucket, float* residual,
                             float* debt) const {
   const Group* found = Find(group);

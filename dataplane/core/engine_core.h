@@ -39,6 +39,7 @@
 namespace optireduce::core {
 
 class Group;
+struct OpRecord;                    // op_record.h
 enum class ImportResult : uint8_t;  // ledger.h
 
 // A received datagram, already past Ethernet, IP and UDP (whose checksums were
@@ -173,6 +174,9 @@ class EngineCore {
   // How often each event met an op in each state, over all groups.
   const TransitionCounts& transitions() const { return transitions_; }
   GroupStatus Status(GroupId group) const;
+  // How the group's latest ops went, the oldest first: those that are not done
+  // with, and some before them.
+  std::vector<OpRecord> Records(GroupId group) const;
   // Copies of a bucket's residual and debt, its count of elements each. False
   // if it has none yet.
   bool ReadBucket(GroupId group, uint64_t bucket, float* residual,

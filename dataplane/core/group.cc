@@ -51,6 +51,7 @@ Group::Group(GroupId id, const GroupConfig& config, uint64_t line_bps,
       requests_(kRequests),
       line_bps_(line_bps),
       events_(slots_.size() * 6 + peers_.size() * 4 + 16),
+      past_(kPastRecords),
       formation_deadline_(now + config.formation_limit),
       hello_at_(now),
       last_advance_(now) {
@@ -99,20 +100,22 @@ bool Group::OpenNext(Timestamp now) {
   while (op.state != OpState::kFree) {
     if (!EvictOldest(high_, now)) return false;
   }
-  InitOp(&op, high_);
+  InitOp(&op, high_, now);
   high_ = high_.Next();
   MaybeStartClocks(&op, now);
   FeedbackSoon(now);
   return true;
 }
 
-void Group::InitOp(Op* op, OpSeq seq) {
+void Group::InitOp(Op* op, OpSeq seq, Timestamp now) {
   *op = Op{};
   op->seq = seq;
   op->state = OpState::kHeard;
+  op->history.opened = now;
   for (size_t i = 0; i < world(); ++i) {
     if (!IsSelf(RankAt(i)) && seq.IsBefore(peers_[i].open_upto)) {
       ++op->opened_count;
+      op->history.openers.Add(RankAt(i), now);
     }
   }
 }
@@ -134,8 +137,18 @@ size_t Group::BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
   return Align(Reduction::BytesNeeded(descriptor, plan, owner, world())) +
          Align(Assembly::BytesNeeded(plan)) +
          2 * Align(size_t{plan.ChunksOf(owner)} * sizeof(uint32_t)) +
-         4 * tails + 2 * Align(world() * sizeof(RepairStream)) +
+         4 * tails + LateBytes(descriptor, plan, owner) +
+         2 * Align(world() * sizeof(RepairStream)) +
          3 * world() * sizeof(uint32_t);
+}
+
+// For noting what comes too late. An exact op waits for all.
+size_t Group::LateBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
+                        Rank owner) const {
+  if (descriptor.mode != Mode::kBounded) return 0;
+  const size_t data = size_t{plan.ChunksOf(owner)} * world();
+  return Align(BitmapView::WordsFor(data) * 8) +
+         Align(BitmapView::WordsFor(plan.chunk_limit()) * 8);
 }
 
 // The same on every rank, so that all refuse the same op.
@@ -199,6 +212,7 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
     ranks->ClearAll();
     at += Align(words * 8);
   }
+  if (!op->is_exact()) at = CarveLate(op, at);
   for (RepairStream*& streams : op->streams) {
     streams = reinterpret_cast<RepairStream*>(at);
     std::uninitialized_fill_n(streams, world(), RepairStream());
@@ -213,6 +227,19 @@ void Group::CarveBlock(Op* op, uint8_t* at) {
   for (size_t i = 0; i < world() && op->has_stage1(); ++i) {
     op->sending.streams_left += op->plan.ChunksOf(RankAt(i)) > 0;
   }
+}
+
+uint8_t* Group::CarveLate(Op* op, uint8_t* at) {
+  const auto carve = [&at](size_t bits) {
+    const size_t words = BitmapView::WordsFor(bits);
+    BitmapView view({reinterpret_cast<uint64_t*>(at), words}, bits);
+    view.ClearAll();
+    at += Align(words * 8);
+    return view;
+  };
+  op->late_data = carve(size_t{op->plan.ChunksOf(config_.self)} * world());
+  op->late_results = carve(op->plan.chunk_limit());
+  return at;
 }
 
 uint8_t* Group::AllocateEvicting(size_t bytes, OpSeq keep_from, Timestamp now) {
@@ -288,6 +315,7 @@ void Group::FreeMemory(Op* op) {
 
 void Group::ReleaseOp(Op* op) {
   CloseAccount(op);
+  KeepRecord(*op);
   FreeMemory(op);
   op->state = OpState::kFree;
 }

@@ -12,6 +12,7 @@
 //   group_accounts.cc    bounded reduce-scatters: accounts in place of results
 //   group_send.cc        what to send next
 //   group_rate.cc        how fast, and to how many at once
+//   group_record.cc      how ops went, for people who ask
 // Rule numbers in comments refer to docs/PROTOCOL.md.
 
 #ifndef OPTIREDUCE_DATAPLANE_CORE_GROUP_H_
@@ -34,6 +35,7 @@
 #include "dataplane/core/lateness.h"
 #include "dataplane/core/ledger.h"
 #include "dataplane/core/op.h"
+#include "dataplane/core/op_record.h"
 #include "dataplane/core/pacer.h"
 #include "dataplane/core/rate_controller.h"
 #include "dataplane/core/repair.h"
@@ -151,6 +153,10 @@ class Group {
   Timestamp next_due() const { return next_due_; }
   bool PopEvent(Event* event);
   GroupStatus Status() const;
+  // How its latest ops went, the oldest first, those that it keeps included.
+  // At most so many; fills `out` and returns how many there were.
+  size_t max_records() const { return kPastRecords + slots_.size(); }
+  size_t ReadRecords(std::span<OpRecord> out) const;
 
  private:
   enum class Phase : uint8_t { kForming, kReady, kFailed, kLeaving, kReleased };
@@ -173,12 +179,15 @@ class Group {
   Op* FindOrOpen(OpSeq seq, Timestamp now, Verdict* verdict);
   bool OpenNext(Timestamp now);
   void OpenHeard(Timestamp now);
-  void InitOp(Op* op, OpSeq seq);
+  void InitOp(Op* op, OpSeq seq, Timestamp now);
   void SetDescriptor(Op* op, const OpDescriptor& descriptor);
   bool AttachMemory(Op* op, Timestamp now);
   void CarveBlock(Op* op, uint8_t* at);
+  uint8_t* CarveLate(Op* op, uint8_t* at);
   size_t BlockBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
                     Rank owner) const;
+  size_t LateBytes(const OpDescriptor& descriptor, const ChunkPlan& plan,
+                   Rank owner) const;
   size_t WorstCaseBytes(const OpDescriptor& descriptor,
                         const ChunkPlan& plan) const;
   bool MayEverFit(const OpDescriptor& descriptor, const ChunkPlan& plan) const;
@@ -393,6 +402,23 @@ class Group {
                    std::span<const uint8_t> body);
   void TakeEarlyAccounts(Op* op);
 
+  // group_record.cc
+  void NoteStage1Closed(Op* op, EndCause cause, Timestamp now);
+  void NoteStage2Closed(Op* op, EndCause cause, Timestamp now);
+  void NoteLacking(Op* op, Stage stage);
+  uint32_t LackingOf(const Op& op, Stage stage, Rank rank) const;
+  uint32_t LateResultsOf(const Op& op, Stage stage, Rank owner) const;
+  void NoteLateData(Op* op, Rank source, uint32_t local, Timestamp arrival);
+  void NoteLateResult(Op* op, const ChunkInfo& info, Timestamp arrival);
+  void NoteOwed(Op* op, const ChunkInfo& info, const ChunkResult& result,
+                bool was_held, Placed placed);
+  void NoteForgiven(Op* op, uint32_t first, uint32_t end);
+  void CountLacking(const Op& op, uint32_t first, uint32_t end,
+                    uint64_t* contributions, uint64_t* results) const;
+  void NoteSkipped(uint64_t step);
+  OpRecord RecordOf(const Op& op) const;
+  void KeepRecord(const Op& op);
+
   // group_send.cc
   bool Ask(Request::Kind kind, Rank peer, OpSeq seq, uint32_t chunk);
   bool NextControl(TxDescriptor* out, Timestamp now);
@@ -488,6 +514,10 @@ class Group {
   std::vector<PendingEvent> events_;
   size_t events_head_ = 0;
   size_t events_count_ = 0;
+
+  // Of ops that have lost their places, a ring.
+  std::vector<OpRecord> past_;
+  uint64_t past_count_ = 0;
 
   // Timers.
   Timestamp next_due_ = Timestamp::Never();

@@ -12,6 +12,7 @@ namespace optireduce::core {
 
 void Group::NoteOpened(Op* op, Rank rank, Timestamp now) {
   ++op->opened_count;
+  op->history.openers.Add(rank, now);
   op->last_open = now;
   const Timestamp quorum = op->report.quorum;
   if (quorum == Timestamp::Never()) return;

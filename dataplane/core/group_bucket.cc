@@ -29,6 +29,7 @@ bool Group::OpenAccount(Op* op, BufferView buffers) {
 
 size_t Group::CloseStep(uint64_t step, StepOutcome outcome, Timestamp now) {
   if (step == 0) return 0;
+  if (outcome == StepOutcome::kSkipped) NoteSkipped(step);
   const size_t closed = ledger_.CloseStep(step, outcome);
   FreeClosedBuffers();
   AdvanceWindow(now);  // of a skipped step nothing is owed
@@ -43,9 +44,13 @@ void Group::EndAccount(Op* op, OpStatus status) {
     op->account->Complete(op->buffers.output);
   } else {
     op->account->Fail(op->buffers.output);
+    op->history.owed.debt += op->assembly.present_elements();
   }
   // The others may not even know which op this is.
-  if (status == OpStatus::kMismatch) op->account->Evict();
+  if (status == OpStatus::kMismatch) {
+    NoteForgiven(op, 0, op->plan.chunk_limit());
+    op->account->Evict();
+  }
   if (op->descriptor.step == 0) op->account->CloseUsed();
   op->report.holds_buffers = has_output && !op->account->is_closed() &&
                              !op->account->has_all_results();
@@ -71,7 +76,10 @@ void Group::FreeBuffers(Op* op) {
 
 // Nobody can or will say any more what lacks.
 void Group::GiveUpOwed(Op* op) {
-  if (op->is_owed()) op->account->Evict();
+  if (op->is_owed()) {
+    NoteForgiven(op, 0, op->plan.chunk_limit());
+    op->account->Evict();
+  }
   op->debt_at = Timestamp::Never();
   FreeBuffers(op);
 }
@@ -124,7 +132,10 @@ Placed Group::TakeResult(Op* op, const ChunkInfo& info,
   uint8_t* out = op->buffers.output == nullptr
                      ? nullptr
                      : op->buffers.output + op->OutputOffset(info);
-  return op->account->OnResult(info, result, out);
+  const bool was_held = op->account->LacksBooking(info.chunk);
+  const Placed placed = op->account->OnResult(info, result, out);
+  NoteOwed(op, info, result, was_held, placed);
+  return placed;
 }
 
 // Also after the op's end: an owner may freeze later than its trainer waits.
@@ -169,6 +180,7 @@ Verdict Group::OnLateResult(Rank source, const wire::Header& header,
   if (!result.has_value()) return Verdict::kBadBody;
   NoteIfTooEarly(*op, header, arrival);
   const Placed placed = TakeResult(op, *info, *result);
+  if (placed != Placed::kConflict) NoteLateResult(op, *info, arrival);
   if (placed == Placed::kOutput || placed == Placed::kDebt) {
     op->debt_backoff = 1;
   }
@@ -278,6 +290,10 @@ void Group::VoidOwnShard(Op* op) {
 
 // Its results are kept no longer, or never were.
 void Group::OnOwnerGone(Op* op, Rank owner, Timestamp now) {
+  if (const uint32_t chunks = op->plan.ChunksOf(owner); chunks > 0) {
+    const uint32_t first = op->plan.ChunkOf(owner, 0).chunk;
+    NoteForgiven(op, first, first + chunks);
+  }
   for (uint32_t local = 0; local < op->plan.ChunksOf(owner); ++local) {
     op->account->NoHolder(op->plan.ChunkOf(owner, local));
   }

@@ -243,6 +243,7 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
     case Reduction::AddResult::kBeyondCredit:
       return Verdict::kBeyondCredit;
     case Reduction::AddResult::kFrozen:  // rule 6
+      NoteLateData(op, source, info->local, arrival);
       if (op->reduction.IsFrozen(info->local) && WantsPackets(source)) {
         Ask(Request::Kind::kResult, source, seq,
             info->local / op->chunks_per_reply);
@@ -265,13 +266,17 @@ Verdict Group::OnData(Rank source, const wire::Header& header,
 void Group::OnContribution(Op* op, uint32_t local, Rank source, Timestamp when,
                            Timestamp now) {
   ++op->contributions;
+  op->StageOf(Stage::kOne).OnPacket(when);
   NoteSum(op, source, when);
   if (!AllExpectedArrived(*op, local)) {
     if (AreOpenersIn(*op)) CheckEarlyBy(op, now);
     return;
   }
   FreezeChunk(op, local, now);
-  if (op->reduction.all_frozen()) NoteStage1(op, EndCause::kAllIn);
+  if (op->reduction.all_frozen()) {
+    NoteStage1(op, EndCause::kAllIn);
+    NoteStage1Closed(op, EndCause::kAllIn, now);
+  }
   MaybeComplete(op, now);
 }
 
@@ -308,6 +313,11 @@ void Group::FreezeChunk(Op* op, uint32_t local, Timestamp now) {
   if (!op->is_exact() && op->reduction.all_frozen()) RepairBy(op, now);
   if (op->has_stage2()) {
     QueueResult(op, local);
+    if (op->is_reported()) {
+      NoteLateResult(op, info, now);
+    } else {
+      op->StageOf(Stage::kTwo).OnPacket(now);
+    }
   } else if (!op->has_accounts()) {
     AcknowledgeReduced(op, now);
   } else if (op->reduction.all_frozen()) {
@@ -351,6 +361,7 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   NoteAdvertised(*op, source, header);
   if (op->is_reported() || arrival > op->close_bound) {
     NoteIfTooEarly(*op, header, arrival);
+    NoteLateResult(op, *info, arrival);
     return Verdict::kLate;
   }
   if (op->is_exact() && op->state != OpState::kActive) {
@@ -371,6 +382,7 @@ Verdict Group::OnResult(Rank source, const wire::Header& header,
   }
   op->assembly.Note(*info, header.contributors);
   op->last_result = arrival;
+  op->StageOf(Stage::kTwo).OnPacket(arrival);
   if ((header.flags & wire::kFlagTail) != 0) {
     op->result_tails.Set(source.index());
   }

@@ -58,6 +58,7 @@ void Group::NoteStreamPacket(Op* op, Stage stage, const wire::Header& header,
   stream.OnArrival(now);
   if ((header.flags & wire::kFlagRepair) != 0) {
     ++op->report.repaired;
+    op->StageOf(stage).OnRepaired();
     return;
   }
   bool gap = false;

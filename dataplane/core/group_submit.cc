@@ -298,6 +298,7 @@ void Group::QueueGathered(Op* op) {
     uint8_t* to = op->buffers.output + op->OutputOffset(info);
     if (to != from) std::memcpy(to, from, info.bytes);
     op->assembly.Note(info, static_cast<uint16_t>(world()));
+    op->StageOf(Stage::kTwo).OnPacket(op->report.submitted);
     QueueResult(op, local);
   }
 }
@@ -350,6 +351,7 @@ void Group::Report(Op* op, OpStatus status, EndCause cause, Timestamp now) {
   report.cause = cause;
   report.deadline = op->limit;
   report.closed = now;
+  NoteStage2Closed(op, cause, now);
   if (status == OpStatus::kMismatch) {
     report.mismatch_rank = op->mismatch_rank;
     report.mismatch_descriptor = op->mismatch_descriptor;

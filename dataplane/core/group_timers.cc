@@ -238,6 +238,7 @@ void Group::AdvanceBounded(Op* op, Timestamp now) {
 void Group::BeginFreeze(Op* op, EndCause cause, Timestamp now) {
   if (op->freezing) return;
   NoteStage1(op, cause);
+  NoteStage1Closed(op, cause, now);
   op->freezing = true;
   AdvanceFreeze(op, kFreezeBudget, now);
   Rearm(op);

@@ -121,6 +121,8 @@ class Ledger {
   // (resync): debts are void. Between steps; residuals stay.
   void ClearDebts();
 
+  // Accounts that are handed out, and those that wait for their step's close.
+  std::span<Account* const> open() const { return open_; }
   // No account is open but settled ones: all state is in residuals and debts.
   bool IsQuiet() const;
   // The state as bytes (docs/ARCHITECTURE.md, "Saved residuals and debts").

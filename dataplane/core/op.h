@@ -17,6 +17,7 @@
 #include "dataplane/core/coefficients.h"
 #include "dataplane/core/coverage.h"
 #include "dataplane/core/ledger.h"
+#include "dataplane/core/op_record.h"
 #include "dataplane/core/plan.h"
 #include "dataplane/core/reduction.h"
 #include "dataplane/core/repair.h"
@@ -103,6 +104,10 @@ struct Op {
   // reduced (all-reduce, reduce-scatter), or of ours, as received (others).
   uint32_t* acknowledged = nullptr;
   uint32_t advertised_prefix = 0;  // of the own shard, last told to the peers
+  // Bounded mode: what came too late to be used, by own chunk and rank, and by
+  // chunk.
+  BitmapView late_data;
+  BitmapView late_results;
 
   Timestamp stage1_bound = Timestamp::Never();
   Timestamp send_bound = Timestamp::Never();  // nobody sums later data
@@ -131,6 +136,7 @@ struct Op {
   Timestamp due = Timestamp::Never();  // earliest of all that can fire
 
   OpReport report;
+  OpHistory history;
 
   bool is_bucketed() const { return IsBucketed(descriptor); }
   // Whether somebody must still be asked for what is owed here.
@@ -139,6 +145,10 @@ struct Op {
   }
   RepairStream& Stream(Stage stage, Rank rank) const {
     return streams[static_cast<size_t>(stage)][rank.index()];
+  }
+
+  StageRecord& StageOf(Stage stage) {
+    return history.stages[static_cast<size_t>(stage)];
   }
 
   bool is_exact() const { return descriptor.mode != Mode::kBounded; }

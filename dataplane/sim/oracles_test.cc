@@ -9,6 +9,7 @@
 #include "dataplane/sim/host_clock.h"
 #include "dataplane/sim/inputs.h"
 #include "dataplane/sim/ledger.h"
+#include "dataplane/sim/record_check.h"
 #include "dataplane/sim/repair_check.h"
 #include "dataplane/sim/report_check.h"
 #include "dataplane/sim/result_check.h"
@@ -390,6 +391,99 @@ TEST_F(RepairCheckTest, QuestionsPastTheDeadlineShow) {
   EXPECT_EQ(Asked(wire::NackKind::kOpen, At(40)), "");
   EXPECT_NE(Asked(wire::NackKind::kData, At(20) + Duration::Nanos(1)), "");
   EXPECT_NE(Asked(wire::NackKind::kResult, At(30) + Duration::Nanos(1)), "");
+}
+
+// ---- records
+
+class RecordCheckTest : public ::testing::Test {
+ protected:
+  RecordCheckTest() {
+    record_.state = core::OpState::kClosed;
+    record_.descriptor.count = 1000;
+    record_.descriptor.bucket = 1;
+    record_.report.closed = At(20);
+    record_.report.cause = core::EndCause::kDeadline;
+    core::StageRecord& one = record_.history.stages[0];
+    one.OnPacket(At(1));
+    one.OnClosed(core::EndCause::kAllIn, 8, 8, At(10));
+    Close(8, 5);
+  }
+
+  // Stage 2 anew.
+  void Close(uint64_t due, uint64_t came) {
+    two() = {};
+    two().OnPacket(At(11));
+    two().OnClosed(core::EndCause::kDeadline, due, came, At(20));
+  }
+  core::StageRecord& two() { return record_.history.stages[1]; }
+  std::string Check() { return CheckRecord(record_); }
+
+  core::OpRecord record_;
+};
+
+TEST_F(RecordCheckTest, WhatLacksIsThatOfRanks) {
+  EXPECT_NE(Check(), "") << "3 packets of nobody";
+  two().OnLacking(R(1), true, 2);
+  EXPECT_NE(Check(), "");
+  two().OnLacking(R(2), true, 1);
+  EXPECT_EQ(Check(), "");
+  two().OnLacking(R(3), true, 1);
+  EXPECT_NE(Check(), "");
+  record_.descriptor.mode = Mode::kExact;
+  EXPECT_EQ(Check(), "") << "it came behind a gap";
+}
+
+TEST_F(RecordCheckTest, NoMoreComesThanIsDue) {
+  two().OnLacking(R(1), true, 3);
+  for (int i = 0; i < 3; ++i) two().OnLate(R(1), At(25));
+  EXPECT_EQ(Check(), "");
+  two().OnLate(R(2), At(25));
+  EXPECT_NE(Check(), "");
+  Close(8, 5);
+  two().OnLacking(R(1), true, 1);
+  two().OnLacking(R(2), true, 2);
+  two().OnLate(R(1), At(25));
+  two().OnLate(R(1), At(25));
+  EXPECT_NE(Check(), "") << "more of a rank than it lacked";
+}
+
+TEST_F(RecordCheckTest, AllInMeansAll) {
+  two().OnLacking(R(1), true, 3);
+  two().OnClosed(core::EndCause::kAllIn, 8, 5, At(20));
+  EXPECT_NE(Check(), "");
+}
+
+TEST_F(RecordCheckTest, NobodyOwesMoreThanThereIs) {
+  two().OnLacking(R(1), true, 3);
+  record_.history.owed.debt = 600;
+  record_.history.owed.lacking = 400;
+  EXPECT_EQ(Check(), "");
+  record_.history.owed.in_place = 1;
+  EXPECT_NE(Check(), "");
+  record_.history.owed = {};
+  record_.history.owed.residual = 1001;
+  EXPECT_NE(Check(), "");
+  record_.history.owed.residual = 1;
+  record_.descriptor.bucket = 0;
+  EXPECT_NE(Check(), "");
+}
+
+TEST_F(RecordCheckTest, ItIsOfTheOpThatWasReported) {
+  core::OpReport report = record_.report;
+  EXPECT_EQ(CheckRecordOf(record_, report), "");
+  report.closed = At(21);
+  EXPECT_NE(CheckRecordOf(record_, report), "");
+  report = record_.report;
+  report.status = OpStatus::kPartial;
+  EXPECT_NE(CheckRecordOf(record_, report), "");
+  report = record_.report;
+  record_.report.cause = report.cause = core::EndCause::kEarly;
+  EXPECT_NE(CheckRecordOf(record_, report), "");
+  record_.report.cause = report.cause = core::EndCause::kDeadline;
+  record_.state = core::OpState::kLate;
+  EXPECT_NE(CheckRecordOf(record_, report), "");
+  report.status = OpStatus::kExpired;
+  EXPECT_EQ(CheckRecordOf(record_, report), "");
 }
 
 // ---- clocks

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/sim/alloc_trap.h"
+#include "dataplane/sim/record_check.h"
 #include "dataplane/sim/report_check.h"
 #include "dataplane/sim/result_check.h"
 
@@ -480,7 +481,25 @@ void Trainer::CheckDrained(core::EngineCore* core, Timestamp now) {
   retry_at_ = now + NextWait();
 }
 
+// What the group remembers of its ops.
+void Trainer::CheckRecords(const core::EngineCore& core, Timestamp now) {
+  for (const core::OpRecord& record : core.Records(*id_)) {
+    std::string wrong = CheckRecord(record);
+    if (group_->Find(record.seq.value()) != nullptr) {
+      const OpOutcome& outcome =
+          outcome_.ops[group_->PlaceOf(record.seq.value())];
+      if (wrong.empty() && outcome.reported()) {
+        wrong = CheckRecordOf(record, outcome.report);
+      }
+    }
+    if (wrong.empty()) continue;
+    Complain(absl::StrCat("record of op ", record.seq.value(), ": ", wrong),
+             now);
+  }
+}
+
 void Trainer::StartLeaving(core::EngineCore* core, Timestamp now) {
+  CheckRecords(*core, now);
   if (phase_ != Phase::kDraining) group_->OnRankFinished(now);
   group_->OnRankLeaves(next_op_);
   phase_ = Phase::kLeaving;

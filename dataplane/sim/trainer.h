@@ -68,6 +68,7 @@ class Trainer {
   void MaybeFinish(Timestamp now);
   void CheckDrained(core::EngineCore* core, Timestamp now);
   void StartLeaving(core::EngineCore* core, Timestamp now);
+  void CheckRecords(const core::EngineCore& core, Timestamp now);
   void Remove(core::EngineCore* core, Timestamp now);
 
   // ---- steps

@@ -20,85 +20,9 @@ uint64_t MillisSince(Timestamp then, Timestamp now) {
                                1'000'000);
 }
 
-uint64_t ToMicros(int64_t nanos) {
-  return static_cast<uint64_t>(std::max<int64_t>(nanos, 0) / 1000);
-}
-
 std::string ToText(const core::Endpoint& endpoint) {
   return absl::StrCat(nic::ToText(nic::Ipv4Address(endpoint.address.ToIpv4())),
                       ":", endpoint.port);
-}
-
-const char* StatusName(uint8_t status) {
-  switch (status) {
-    case OPTIREDUCE_SHM_COMPLETE:
-      return "complete";
-    case OPTIREDUCE_SHM_PARTIAL:
-      return "partial";
-    case OPTIREDUCE_SHM_HARD_LIMIT:
-      return "hard_limit";
-    case OPTIREDUCE_SHM_PEER_LOST:
-      return "peer_lost";
-    case OPTIREDUCE_SHM_MISMATCH:
-      return "mismatch";
-    case OPTIREDUCE_SHM_EXPIRED:
-      return "expired";
-    case OPTIREDUCE_SHM_CANCELLED:
-      return "cancelled";
-    case OPTIREDUCE_SHM_REFUSED:
-      return "refused";
-    default:
-      return "unknown";
-  }
-}
-
-const char* CauseName(uint8_t cause) {
-  switch (cause) {
-    case OPTIREDUCE_SHM_CAUSE_ALL_IN:
-      return "all_in";
-    case OPTIREDUCE_SHM_CAUSE_EARLY:
-      return "early";
-    case OPTIREDUCE_SHM_CAUSE_DEADLINE:
-      return "deadline";
-    default:
-      return "error";
-  }
-}
-
-// As core::OpReport::MissingFraction.
-double MissingFraction(const OptireduceShmCompletion& entry) {
-  core::OpReport report;
-  report.world = entry.world;
-  report.elements = entry.elements;
-  report.absent = entry.absent;
-  report.contributions = entry.contributions;
-  return report.MissingFraction();
-}
-
-OpsReply::Op MakeOp(engine::SessionId session,
-                    const OptireduceShmCompletion& entry) {
-  OpsReply::Op op;
-  op.set_session(session.value());
-  op.set_group(entry.group);
-  op.set_op_seq(entry.op_seq);
-  op.set_bucket(entry.bucket);
-  op.set_step(entry.step);
-  op.set_status(StatusName(entry.status));
-  op.set_cause(CauseName(entry.cause));
-  op.set_world(entry.world);
-  op.set_elements(entry.elements);
-  op.set_absent(entry.absent);
-  if (entry.status == OPTIREDUCE_SHM_COMPLETE ||
-      entry.status == OPTIREDUCE_SHM_PARTIAL) {
-    op.set_missing_fraction(MissingFraction(entry));
-  }
-  op.set_duration_us(ToMicros(entry.closed_ns - entry.submitted_ns));
-  op.set_wall_late_us(ToMicros(entry.wall_late_ns));
-  op.set_decision_late_us(ToMicros(entry.decision_late_ns));
-  for (uint32_t r = 0; r < entry.world; ++r) {
-    if ((entry.missing[r / 64] >> (r % 64) & 1) != 0) op.add_missing(r);
-  }
-  return op;
 }
 
 core::Forgiven Sum(const core::ForgivenCounts& counts) {
@@ -254,31 +178,6 @@ PeersReply MakePeers(const GroupTable& groups, const engine::Snapshot& snapshot,
       row.set_open_upto(peer.open_upto.value());
       row.set_done_upto(peer.done_upto.value());
     }
-  }
-  return reply;
-}
-
-OpsReply MakeOps(const SessionTable& sessions, uint32_t limit) {
-  struct Ended {
-    engine::SessionId session;
-    OptireduceShmCompletion entry;
-  };
-  std::vector<Ended> ops;
-  for (const auto& [id, session] : sessions.sessions()) {
-    if (session.port == nullptr) continue;
-    for (const OptireduceShmCompletion& entry : session.port->trace().Read()) {
-      ops.push_back({id, entry});
-    }
-  }
-  std::stable_sort(ops.begin(), ops.end(), [](const Ended& a, const Ended& b) {
-    return a.entry.closed_ns > b.entry.closed_ns;
-  });
-  size_t rows = std::min(ops.size(), kMaxRows);
-  if (limit != 0) rows = std::min<size_t>(rows, limit);
-  OpsReply reply;
-  // Of a large world the missing ranks take most of the room.
-  for (size_t i = 0; i < rows && reply.ByteSizeLong() < kRoom; ++i) {
-    *reply.add_ops() = MakeOp(ops[i].session, ops[i].entry);
   }
   return reply;
 }

@@ -34,8 +34,9 @@ GroupsReply MakeGroups(const SessionTable& sessions, const GroupTable& groups,
                        const engine::Snapshot& snapshot);
 PeersReply MakePeers(const GroupTable& groups, const engine::Snapshot& snapshot,
                      Timestamp now);
-// Newest first.
-OpsReply MakeOps(const SessionTable& sessions, uint32_t limit);
+// As the request wants them. The snapshot is one with ops.
+OpsReply MakeOps(const SessionTable& sessions, const GroupTable& groups,
+                 const engine::Snapshot& snapshot, const OpsRequest& request);
 StatsReply MakeStats(const SessionTable& sessions, const GroupTable& groups,
                      const engine::Snapshot& snapshot);
 ConfigReply MakeConfig(const LoadedConfig& config);

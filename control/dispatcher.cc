@@ -80,6 +80,15 @@ void Dispatcher::AnswerWithSnapshot(const Asker& asker, Fill fill) {
   });
 }
 
+void Dispatcher::AnswerOps(const Asker& asker, const OpsRequest& request) {
+  engine_->AskSnapshotWithOps(
+      [this, asker, request](const engine::Snapshot& snapshot) {
+        Reply reply;
+        *reply.mutable_ops() = MakeOps(sessions_, groups_, snapshot, request);
+        outbox_->Reply(asker, std::move(reply));
+      });
+}
+
 void Dispatcher::OnAdminRequest(const Asker& asker, const Request& request) {
   using engine::Snapshot;
   switch (request.body_case()) {
@@ -105,12 +114,9 @@ void Dispatcher::OnAdminRequest(const Asker& asker, const Request& request) {
         *reply->mutable_stats() = MakeStats(sessions_, groups_, snapshot);
       });
       return;
-    case Request::kOps: {
-      Reply reply;
-      *reply.mutable_ops() = MakeOps(sessions_, request.ops().limit());
-      outbox_->Reply(asker, std::move(reply));
+    case Request::kOps:
+      AnswerOps(asker, request.ops());
       return;
-    }
     case Request::kConfig: {
       Reply reply;
       *reply.mutable_config() = MakeConfig(config_);

@@ -49,6 +49,7 @@ class Dispatcher : public RequestHandler {
   // `fill(snapshot, reply)` once there is a snapshot.
   template <class Fill>
   void AnswerWithSnapshot(const Asker& asker, Fill fill);
+  void AnswerOps(const Asker& asker, const OpsRequest& request);
 
   const LoadedConfig config_;
   const DaemonFacts facts_;

@@ -133,11 +133,9 @@ TEST_F(DispatcherTest, GroupsPeersAndStats) {
   EXPECT_EQ(counters.at("control_data_ports"), 1u);
 }
 
-TEST_F(DispatcherTest, OpsAndConfigNeedNoEngine) {
+TEST_F(DispatcherTest, ConfigNeedsNoEngine) {
   TestClient client = LiveClient();
   Request request;
-  request.mutable_ops();
-  EXPECT_EQ(Ask(client, request).ops().ops_size(), 0);
   request.mutable_config();
   const ConfigReply config = Ask(client, request).config();
   std::map<std::string, ConfigReply::Entry> entries;

@@ -21,10 +21,12 @@ class EngineLink {
 
   // Calls back with a snapshot that is taken after everything posted before has
   // taken effect.
-  void AskSnapshot(std::function<void(const engine::Snapshot&)> callback) {
-    const uint64_t request = next_request_++;
-    snapshots_[request] = std::move(callback);
-    Post(engine::TakeSnapshot{request});
+  using SnapshotCallback = std::function<void(const engine::Snapshot&)>;
+  void AskSnapshot(SnapshotCallback callback) {
+    Ask(std::move(callback), /*with_ops=*/false);
+  }
+  void AskSnapshotWithOps(SnapshotCallback callback) {
+    Ask(std::move(callback), /*with_ops=*/true);
   }
   void OnSnapshot(const engine::Snapshot& snapshot) {
     const auto it = snapshots_.find(snapshot.request);
@@ -35,7 +37,13 @@ class EngineLink {
   }
 
  private:
-  std::map<uint64_t, std::function<void(const engine::Snapshot&)>> snapshots_;
+  void Ask(SnapshotCallback callback, bool with_ops) {
+    const uint64_t request = next_request_++;
+    snapshots_[request] = std::move(callback);
+    Post(engine::TakeSnapshot{request, with_ops});
+  }
+
+  std::map<uint64_t, SnapshotCallback> snapshots_;
   uint64_t next_request_ = 1;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "control/optictl/ask.h"
+#include "control/optictl/explain.h"
 #include "control/optictl/options.h"
 #include "control/optictl/render.h"
 #include "control/version.h"
@@ -51,7 +52,13 @@ int Main(const std::vector<std::string>& arguments) {
                ? kExitUnreachable
                : kExitFailure;
   }
-  return Print(options->json ? ToJson(*reply) : ToTable(*reply));
+  if (options->json) return Print(ToJson(*reply));
+  if (!options->request.ops().has_op()) return Print(ToTable(*reply));
+  if (reply->ops().ops().empty()) {
+    fprintf(stderr, "optictl: the daemon remembers no such op\n");
+    return kExitFailure;
+  }
+  return Print(ExplainOps(reply->ops()));
 }
 
 }  // namespace

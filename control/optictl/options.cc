@@ -31,8 +31,20 @@ constexpr Command kCommands[] = {
      "or lost, when it was last heard, and how far it has come.\n",
      [](Request* r) { r->mutable_peers(); }},
     {"ops", "the ops that ended last, newest first",
-     "One line per op: how it ended and why, how long it took, what was\n"
-     "missing, and by how much it was late. --limit=N shows the last N only.\n",
+     "One line per op: how it ended, how long it took, when and why each "
+     "stage\n"
+     "closed (all_in, early, bound) and with how many of its packets, what is\n"
+     "missing, who was late, what was sent again, what became residual and\n"
+     "debt (elements), and how much time not waiting for the rest has saved.\n"
+     "Times are from the submit. A rank is late by +TIME if it began the op "
+     "so\n"
+     "long after the quorum; (N, +TIME) means N packets that came so long "
+     "after\n"
+     "the close, (N, lost) that they never came.\n"
+     "\n"
+     "  --limit=N  the last N only\n"
+     "  --group=G  ops of this group only\n"
+     "  --op=N     tells the whole story of op number N\n",
      [](Request* r) { r->mutable_ops(); }},
     {"stats", "every counter",
      "Of the port, the engine, the protocol core and the sessions. Counters\n"
@@ -61,6 +73,14 @@ absl::Status Invalid(const std::string& text) {
   return absl::InvalidArgumentError(text);
 }
 
+// A number that only `ops` takes.
+struct OpsFlag {
+  const char* name;
+  uint32_t least;
+  void (*set)(OpsRequest* request, uint32_t number);
+  std::string value;  // as given; empty: not
+};
+
 class Parser {
  public:
   Parser(const std::vector<std::string>& arguments,
@@ -79,20 +99,8 @@ class Parser {
     }
     if (options_.help || options_.version) return options_;
     if (options_.command.empty()) return Invalid("no command is given");
-    if (!limit_.empty()) {
-      if (options_.command != "ops") {
-        return Invalid(
-            absl::StrCat("--limit goes with ops, not with ", options_.command));
-      }
-      uint32_t limit = 0;
-      const char* end = limit_.data() + limit_.size();
-      const auto [stop, error] = std::from_chars(limit_.data(), end, limit);
-      if (error != std::errc() || stop != end || limit == 0) {
-        return Invalid(
-            absl::StrCat("--limit: \"", limit_, "\" is not a number from 1"));
-      }
-      options_.request.mutable_ops()->set_limit(limit);
-    }
+    const absl::Status status = FillOps();
+    if (!status.ok()) return status;
     return options_;
   }
 
@@ -116,16 +124,21 @@ class Parser {
     const size_t equals = flag.find('=');
     const std::string name = flag.substr(0, equals);
     if (name == "socket") return TakeValue(flag, equals, &options_.socket);
-    if (name == "limit") return TakeValue(flag, equals, &limit_);
+    for (OpsFlag& ops_flag : ops_flags_) {
+      if (name == ops_flag.name) {
+        return TakeValue(flag, equals, &ops_flag.value);
+      }
+    }
     bool* const option = name == "json"      ? &options_.json
                          : name == "help"    ? &options_.help
                          : name == "version" ? &options_.version
                                              : nullptr;
     if (option == nullptr) {
-      return Invalid(absl::StrCat(
-          "unknown flag \"--", name, "\"",
-          Suggestion(name, {"socket", "limit", "json", "help", "version"},
-                     "--")));
+      return Invalid(absl::StrCat("unknown flag \"--", name, "\"",
+                                  Suggestion(name,
+                                             {"socket", "limit", "group", "op",
+                                              "json", "help", "version"},
+                                             "--")));
     }
     if (equals != std::string::npos) {
       return Invalid(absl::StrCat("--", name, " takes no value"));
@@ -149,10 +162,34 @@ class Parser {
         absl::StrCat("--", flag.substr(0, equals), " needs a value"));
   }
 
+  // Of those flags that only ops has.
+  absl::Status FillOps() {
+    for (const OpsFlag& flag : ops_flags_) {
+      if (flag.value.empty()) continue;
+      if (options_.command != "ops") {
+        return Invalid(absl::StrCat(
+            "--", flag.name, " goes with ops, not with ", options_.command));
+      }
+      uint32_t number = 0;
+      const char* end = flag.value.data() + flag.value.size();
+      const auto [stop, error] =
+          std::from_chars(flag.value.data(), end, number);
+      if (error != std::errc() || stop != end || number < flag.least) {
+        return Invalid(absl::StrCat("--", flag.name, ": \"", flag.value,
+                                    "\" is not a number from ", flag.least));
+      }
+      flag.set(options_.request.mutable_ops(), number);
+    }
+    return absl::OkStatus();
+  }
+
   const std::vector<std::string>& arguments_;
   size_t at_ = 0;
   Options options_;
-  std::string limit_;
+  OpsFlag ops_flags_[3] = {
+      {"limit", 1, [](OpsRequest* r, uint32_t n) { r->set_limit(n); }, ""},
+      {"group", 0, [](OpsRequest* r, uint32_t n) { r->set_group(n); }, ""},
+      {"op", 0, [](OpsRequest* r, uint32_t n) { r->set_op(n); }, ""}};
 };
 
 }  // namespace

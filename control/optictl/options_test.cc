@@ -38,6 +38,20 @@ TEST(OptionsTest, FlagsStandAnywhere) {
   EXPECT_EQ(options->socket, "/s");
   EXPECT_TRUE(options->json);
   EXPECT_EQ(options->request.ops().limit(), 5u);
+  EXPECT_FALSE(options->request.ops().has_group());
+  EXPECT_FALSE(options->request.ops().has_op());
+}
+
+TEST(OptionsTest, OneOpOfOneGroup) {
+  const auto options = ParseOptions({"ops", "--group=3", "--op", "0"}, "/d");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->request.ops().group(), 3u);
+  EXPECT_TRUE(options->request.ops().has_op());
+  EXPECT_EQ(options->request.ops().op(), 0u);
+  EXPECT_EQ(options->request.ops().limit(), 0u);
+  const auto largest = ParseOptions({"ops", "--op=4294967295"}, "/d");
+  ASSERT_TRUE(largest.ok()) << largest.status();
+  EXPECT_EQ(largest->request.ops().op(), UINT32_MAX);
 }
 
 TEST(OptionsTest, WhatIsUnknownIsAnErrorWithASuggestion) {
@@ -50,10 +64,15 @@ TEST(OptionsTest, WhatIsUnknownIsAnErrorWithASuggestion) {
   EXPECT_THAT(ErrorOf({"status", "--socket"}), HasSubstr("needs a value"));
   EXPECT_THAT(ErrorOf({"status", "--socket="}), HasSubstr("needs a value"));
   EXPECT_THAT(ErrorOf({"status", "--limit=5"}), HasSubstr("goes with ops"));
-  for (const char* bad : {"0", "-1", "many", "5x", "99999999999"}) {
-    EXPECT_THAT(ErrorOf({"ops", std::string("--limit=") + bad}),
-                HasSubstr("--limit"));
+  EXPECT_THAT(ErrorOf({"peers", "--op=5"}), HasSubstr("--op goes with ops"));
+  EXPECT_THAT(ErrorOf({"groups", "--group=5"}), HasSubstr("goes with ops"));
+  for (const char* bad : {"-1", "many", "5x", "99999999999"}) {
+    for (const std::string flag : {"--limit", "--group", "--op"}) {
+      EXPECT_THAT(ErrorOf({"ops", flag + "=" + bad}),
+                  HasSubstr(flag + ": \"" + bad));
+    }
   }
+  EXPECT_THAT(ErrorOf({"ops", "--limit=0"}), HasSubstr("a number from 1"));
 }
 
 TEST(OptionsTest, HelpForAllAndForEach) {

@@ -3,13 +3,15 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "control/optictl/explain.h"
+#include "control/optictl/table.h"
 
 namespace optireduce::control {
 namespace {
@@ -17,7 +19,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
-using Row = std::vector<std::string>;
 
 // ---- one field --------------------------------------------------------------
 
@@ -55,6 +56,9 @@ Json JsonOf(const Message& message);
 
 Json JsonOf(const Message& message, const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();
+  if (field.has_presence() && !reflection.HasField(message, &field)) {
+    return nullptr;
+  }
   if (field.is_repeated()) {
     Json list = Json::array();
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
@@ -79,6 +83,10 @@ Json JsonOf(const Message& message, const FieldDescriptor& field) {
       return reflection.GetDouble(message, &field);
     case FieldDescriptor::CPPTYPE_UINT64:
       return reflection.GetUInt64(message, &field);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return JsonOf(reflection.GetMessage(message, &field));
     default:
       return reflection.GetUInt32(message, &field);
   }
@@ -109,25 +117,6 @@ const FieldDescriptor* RowsOf(const Message& body) {
   const FieldDescriptor& first = *body.GetDescriptor()->field(0);
   return first.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE ? &first
                                                               : nullptr;
-}
-
-std::string Align(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      const bool last = i + 1 == row.size();
-      absl::StrAppend(&text, row[i]);
-      if (!last) text.append(widths[i] - row[i].size() + 2, ' ');
-    }
-    text.push_back('\n');
-  }
-  return text;
 }
 
 std::string Upper(std::string text) {
@@ -177,6 +166,7 @@ std::string ObjectTable(const Message& body) {
 }  // namespace
 
 std::string ToTable(const Reply& reply) {
+  if (reply.has_ops()) return OpsTable(reply.ops());
   const Message& body = BodyOf(reply);
   const FieldDescriptor* rows = RowsOf(body);
   return rows != nullptr ? ListTable(body, *rows) : ObjectTable(body);

@@ -12,8 +12,8 @@ namespace optireduce::control {
 // Both end with a newline. The reply holds an answer to one of optictl's
 // questions.
 std::string ToTable(const Reply& reply);
-// An object; numbers are numbers. Keys are the names of control.proto, and stay
-// what they are.
+// An object; numbers are numbers, what is not set is null. Keys are the names
+// of control.proto, and stay what they are.
 std::string ToJson(const Reply& reply);
 
 }  // namespace optireduce::control

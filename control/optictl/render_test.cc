@@ -42,6 +42,12 @@ TEST(RenderTest, ListsAreTables) {
       "0             0          0             0              0\n");
 }
 
+TEST(RenderTest, OpsHaveATableOfTheirOwn) {
+  Reply reply;
+  reply.mutable_ops();
+  EXPECT_EQ(ToTable(reply).substr(0, 9), "GROUP  OP");
+}
+
 TEST(RenderTest, AnEmptyListIsItsHeader) {
   Reply reply;
   reply.mutable_peers();
@@ -76,6 +82,19 @@ TEST(RenderTest, JsonHasAllKeysAndNumbers) {
   const json row = json::parse(ToJson(ops)).at("ops").at(0);
   EXPECT_EQ(row.at("missing_fraction"), 0.25);
   EXPECT_EQ(row.at("missing"), json::array({3}));
+  // What is not set is told from 0, and what is known in parts is an object.
+  EXPECT_EQ(row.at("saved_us"), nullptr);
+  EXPECT_EQ(row.at("stage1"), nullptr);
+  op.set_saved_us(0);
+  auto& lack = *op.mutable_stage1()->add_lacking();
+  lack.set_begun(true);
+  op.mutable_owed()->set_debt(7);
+  const json known = json::parse(ToJson(ops)).at("ops").at(0);
+  EXPECT_EQ(known.at("saved_us"), 0);
+  EXPECT_EQ(known.at("owed").at("debt"), 7);
+  EXPECT_EQ(known.at("owed").at("skipped"), false);
+  EXPECT_EQ(known.at("stage1").at("closed_us"), nullptr);
+  EXPECT_EQ(known.at("stage1").at("lacking").at(0).at("begun"), true);
 
   Reply status;
   status.mutable_status();

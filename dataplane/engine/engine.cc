@@ -412,7 +412,9 @@ void Engine::Handle(const TakeSnapshot& command, Timestamp now) {
                                .status = core_.Status(group),
                                .ops_in_flight = ledger_.InFlight(group),
                                .ops_waiting = ledger_.Waiting(group),
-                               .verdicts = ledger_.Verdicts(group)});
+                               .verdicts = ledger_.Verdicts(group),
+                               .ops = {}});
+    if (command.with_ops) snapshot.groups.back().ops = core_.Records(group);
   }
   snapshot.silent_next_hops = port_->SilentNextHops();
   snapshot.port_up = port_->link_up();

@@ -459,6 +459,31 @@ TEST(EngineTest, SnapshotTellsTheState) {
   EXPECT_TRUE(snapshot.port_up);
 }
 
+TEST(EngineTest, SnapshotTellsHowOpsWentIfAsked) {
+  Lab lab(2, 1, Settings());
+  lab.Form();
+  Buffers buffers(2, 100);
+  for (size_t r = 0; r < 2; ++r) {
+    lab.Submit(r, Sum(100, core::Mode::kBounded), buffers.View(r), r);
+  }
+  lab.Run(Duration::Millis(5));
+  ASSERT_TRUE(lab.host(0).engine.Post(TakeSnapshot{1}));
+  ASSERT_TRUE(lab.host(0).engine.Post(TakeSnapshot{2, /*with_ops=*/true}));
+  lab.Run(Duration());
+  std::vector<const Snapshot*> snapshots;
+  for (const Notice& notice : lab.host(0).notices) {
+    const auto* found = std::get_if<std::unique_ptr<Snapshot>>(&notice);
+    if (found != nullptr) snapshots.push_back(found->get());
+  }
+  ASSERT_EQ(snapshots.size(), 2u);
+  EXPECT_TRUE(snapshots[0]->groups.at(0).ops.empty());
+  const std::vector<core::OpRecord>& ops = snapshots[1]->groups.at(0).ops;
+  ASSERT_EQ(ops.size(), 1u);
+  EXPECT_EQ(ops[0].descriptor.count, 100u);
+  EXPECT_TRUE(ops[0].has_ended());
+  EXPECT_EQ(ops[0].history.stages[0].cause(), core::EndCause::kAllIn);
+}
+
 TEST(EngineTest, NoticesSurviveAControlThatSleeps) {
   Lab lab(1, 1, Settings());
   // More than the mailbox holds, before anybody takes one.

@@ -16,6 +16,7 @@
 #include "dataplane/base/time.h"
 #include "dataplane/core/config.h"
 #include "dataplane/core/engine_core.h"
+#include "dataplane/core/op_record.h"
 #include "dataplane/core/report.h"
 #include "dataplane/core/types.h"
 #include "dataplane/engine/session_port.h"
@@ -65,6 +66,7 @@ struct DetachSession {
 // Answered by Snapshot with the same `request`.
 struct TakeSnapshot {
   uint64_t request = 0;
+  bool with_ops = false;  // also how the groups' latest ops went
 };
 
 using Command = std::variant<AddGroup, LeaveGroup, RemoveGroup, AttachSession,
@@ -129,6 +131,7 @@ struct GroupSnapshot {
   uint64_t ops_in_flight = 0;
   uint64_t ops_waiting = 0;  // for the window or for memory
   VerdictCounts verdicts;
+  std::vector<core::OpRecord> ops;  // if asked for; the oldest first
 };
 
 struct Snapshot {

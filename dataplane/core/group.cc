@@ -62,7 +62,8 @@ Group::Group(GroupId id, const GroupConfig& config, uint64_t line_bps,
     peers_[i].last_heard = now;
     peers_[i].newest_data = config.first_op;
   }
-  SetUpRates();
+  SetUpShare();
+  if (config_.congestion_control) paths_.assign(world(), NewPath());
   WakeBy(now);
 }
 

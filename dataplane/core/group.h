@@ -457,7 +457,8 @@ class Group {
   void MarkControl(Rank rank) { control_due_.Set(rank.index()); }
 
   // group_rate.cc
-  void SetUpRates();
+  void SetUpShare();
+  Path NewPath() const;
   uint64_t Ceiling() const;
   void NoteSent(Rank peer, uint32_t bytes, Timestamp now);
   bool MayLeaveAt(Timestamp at, Timestamp now);

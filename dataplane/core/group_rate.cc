@@ -23,19 +23,19 @@ constexpr Duration kEchoGap = Duration::Micros(50);
 
 }  // namespace
 
-void Group::SetUpRates() {
+void Group::SetUpShare() {
   if (config_.share_cap_permille < 1000) {
     share_ =
         Pacer(line_bps_ / 1000 * config_.share_cap_permille, kShareBurstBytes);
   }
-  if (!config_.congestion_control) return;
+}
+
+Path Group::NewPath() const {
   const auto target = static_cast<int64_t>(
       static_cast<double>(kTargetBytes) * 8e9 / static_cast<double>(line_bps_));
-  const Path path{
-      RateController(std::max(Duration::Nanos(target), kLeastTarget),
-                     Ceiling()),
-      Pacer(Ceiling(), kPathBurstBytes)};
-  paths_.assign(world(), path);
+  return {RateController(std::max(Duration::Nanos(target), kLeastTarget),
+                         Ceiling()),
+          Pacer(Ceiling(), kPathBurstBytes)};
 }
 
 // Line > share cap > incast: of so many senders at once each has so much of a

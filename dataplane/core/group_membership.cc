@@ -114,8 +114,11 @@ void Group::AdvanceFormation(Timestamp now) {
   for (size_t i = 0; i < world(); ++i) {
     const Rank rank = RankAt(i);
     Peer& peer = peers_[i];
-    if (IsSelf(rank) || (peer.hello_heard && peer.path_proven)) continue;
-    if (peer.hello_heard) {
+    if (IsSelf(rank)) continue;
+    if (peer.hello_heard && peer.path_proven) {
+      // It may have all it needs, and listens for a heart that beats.
+      peer.hello_due = true;
+    } else if (peer.hello_heard) {
       peer.probe_due = true;
     } else {
       peer.hello_due = peer.hello_reply_wanted = true;

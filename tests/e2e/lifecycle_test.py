@@ -309,7 +309,8 @@ class LifecycleTest(unittest.TestCase):
             groups = self.join(sessions, soft_ms=5)
             arrays = [group.allocate(COUNT) for group in groups]
             for _ in range(20):
-                self.each(lambda rank: groups[rank].all_reduce(arrays[rank]).wait())
+                for report in self.each(lambda rank: groups[rank].all_reduce(arrays[rank]).wait()):
+                    self.assertIsInstance(report, optireduce.Report)
                 for array in arrays:
                     array.view("uint8")[:] = 0xA5
                 time.sleep(0.01)

@@ -55,55 +55,52 @@ TEST(WrapperTest, FromConnectToReport) {
   EXPECT_EQ(group.Leave(OR_SECONDS(5)), OR_OK);
 }
 
-TEST(WrapperTest, AStepIsClosed) {
-  const TemporaryDirectory directory;
-  const std::string path = directory.File("s");
-  const FakeDaemonThread daemon(path);
-  const or_connect_options options = OptionsFor(path);
-  Session session;
-  ASSERT_EQ(session.Connect(&options), OR_OK) << last_error();
-  Buffer<float> buffer = session.Allocate<float>(100);
-  Group group;
-  ASSERT_EQ(group.CreateInDirectory(session, Group::Settings(0, 1, "w"),
-                                    directory.path().c_str()),
-            OR_OK)
-      << last_error();
-  or_operation operation = AllReduce(buffer.data(), buffer.size());
+// A group of one, and a buffer for its steps.
+class WrapperStepTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const or_connect_options options = OptionsFor(path_);
+    ASSERT_EQ(session_.Connect(&options), OR_OK) << last_error();
+    buffer_ = session_.Allocate<float>(100);
+    ASSERT_EQ(group_.CreateInDirectory(session_, Group::Settings(0, 1, "w"),
+                                       directory_.path().c_str()),
+              OR_OK)
+        << last_error();
+  }
+
+  const TemporaryDirectory directory_;
+  const std::string path_ = directory_.File("s");
+  const FakeDaemonThread daemon_{path_};
+  Session session_;
+  Buffer<float> buffer_;
+  Group group_;
+};
+
+TEST_F(WrapperStepTest, AStepIsClosed) {
+  or_operation operation = AllReduce(buffer_.data(), buffer_.size());
   operation.bucket = 1;
   operation.step = 2;
   or_op op = 0;
-  ASSERT_EQ(group.Submit(operation, &op), OR_OK) << last_error();
-  EXPECT_EQ(session.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
+  ASSERT_EQ(group_.Submit(operation, &op), OR_OK) << last_error();
+  EXPECT_EQ(session_.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
   uint64_t closed = 0;
-  EXPECT_EQ(group.CloseStep(2, OR_STEP_USED, OR_SECONDS(5), &closed), OR_OK);
+  EXPECT_EQ(group_.CloseStep(2, OR_STEP_USED, OR_SECONDS(5), &closed), OR_OK);
   EXPECT_EQ(closed, 1u);
-  EXPECT_EQ(group.CloseStep(2, OR_STEP_SKIPPED, OR_SECONDS(5)), OR_OK);
+  EXPECT_EQ(group_.CloseStep(2, OR_STEP_SKIPPED, OR_SECONDS(5)), OR_OK);
 }
 
-TEST(WrapperTest, AStepIsJudged) {
-  const TemporaryDirectory directory;
-  const std::string path = directory.File("s");
-  const FakeDaemonThread daemon(path);
-  const or_connect_options options = OptionsFor(path);
-  Session session;
-  ASSERT_EQ(session.Connect(&options), OR_OK) << last_error();
-  Buffer<float> buffer = session.Allocate<float>(100);
-  Group group;
-  ASSERT_EQ(group.CreateInDirectory(session, Group::Settings(0, 1, "w"),
-                                    directory.path().c_str()),
-            OR_OK)
-      << last_error();
-  or_operation operation = AllReduce(buffer.data(), buffer.size());
+TEST_F(WrapperStepTest, AStepIsJudged) {
+  or_operation operation = AllReduce(buffer_.data(), buffer_.size());
   operation.step = 2;
   or_op op = 0;
-  ASSERT_EQ(group.Submit(operation, &op), OR_OK) << last_error();
-  EXPECT_EQ(session.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
+  ASSERT_EQ(group_.Submit(operation, &op), OR_OK) << last_error();
+  EXPECT_EQ(session_.Wait(op, OR_SECONDS(5), nullptr), OR_OK);
   or_sketch sketch{};
-  EXPECT_EQ(or_sketch_add(&sketch, OR_FLOAT32, buffer.data(), buffer.size()),
+  EXPECT_EQ(or_sketch_add(&sketch, OR_FLOAT32, buffer_.data(), buffer_.size()),
             OR_OK);
-  ASSERT_EQ(group.SubmitVerdict(2, &sketch, &op), OR_OK) << last_error();
+  ASSERT_EQ(group_.SubmitVerdict(2, &sketch, &op), OR_OK) << last_error();
   or_verdict verdict;
-  EXPECT_EQ(group.WaitVerdict(op, OR_SECONDS(5), &verdict), OR_OK);
+  EXPECT_EQ(group_.WaitVerdict(op, OR_SECONDS(5), &verdict), OR_OK);
   EXPECT_EQ(verdict.step, 2u);
   EXPECT_EQ(verdict.bad_steps, 0u);
   EXPECT_EQ(verdict.divergence, 0);

@@ -67,8 +67,9 @@ Scenario Draw(uint64_t seed, bool exact) {
     // Means are over 2 or 4, never over 3 or 5.
     scenario.world = std::vector<size_t>{2, 3, 5}[random.Below(3)];
     scenario.reduce_op = ReduceOp::kSum;
-    if (scenario.world == 2 && random.Chance(0.5))
+    if (scenario.world == 2 && random.Chance(0.5)) {
       scenario.reduce_op = ReduceOp::kAvg;
+    }
   } else {
     scenario.world = 2 + random.Below(6);
     scenario.reduce_op = random.Chance(0.5) ? ReduceOp::kSum : ReduceOp::kAvg;
@@ -703,8 +704,9 @@ class World {
     if (local.account == nullptr || local.gone || local.closed) return;
     // Sometimes before the op's end; a skip only for all of the step.
     if (!local.ended() &&
-        (scenario_.skipped.has_value() || random_.Chance(0.9)))
+        (scenario_.skipped.has_value() || random_.Chance(0.9))) {
       return;
+    }
     if (ops_[op].skip) {
       local.account->CloseSkipped();
     } else {
@@ -791,8 +793,9 @@ class World {
         }
         auto& frozen = ops_[op].frozen[info.chunk];
         bool anybody = false;  // still keeps the op
-        for (size_t i = 0; i < n_; ++i)
+        for (size_t i = 0; i < n_; ++i) {
           anybody |= i != dead && !Local(i, op).gone;
+        }
         if (!held && anybody) Void(op, info, &frozen);
         for (size_t i = 0; i < n_; ++i) {
           if (i != dead && Local(i, op).account != nullptr) {
